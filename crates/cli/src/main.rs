@@ -1,0 +1,2 @@
+//! The program `placet`.
+fn main() {}

@@ -1,0 +1,2 @@
+//! What CI checks and people run by hand.
+fn main() {}
