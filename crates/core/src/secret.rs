@@ -1,0 +1,4 @@
+//! placeholder
+/// p
+#[derive(Debug)]
+pub struct Secret;
