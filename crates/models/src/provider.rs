@@ -1,0 +1,79 @@
+//! The seam between whoever asks a model and whatever answers.
+
+use async_trait::async_trait;
+use futures_core::Stream;
+use placet_core::event::RetryStarted;
+use placet_core::{Env, ProviderError, ProviderId, TurnEvent, TurnRequest};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The events of one answer, in order. It ends after [`TurnEvent::Finished`] (and a late [`TurnEvent::Usage`]) or
+/// [`TurnEvent::Failed`]; a stream that ends without either was interrupted. Dropping it closes the connection.
+pub type TurnStream = Pin<Box<dyn Stream<Item = TurnEvent> + Send>>;
+
+/// Answers turns. A provider only proposes: it never runs a tool of ours.
+#[async_trait]
+pub trait ModelProvider: Send + Sync + fmt::Debug {
+    /// Its id, as it stands before the colon of a model reference: `openai`, `ollama`, `offline`.
+    fn id(&self) -> &ProviderId;
+
+    /// Asks for one turn. Retries (before the first byte only) happen in here.
+    ///
+    /// # Errors
+    /// [`ProviderError`] for whatever goes wrong before the first event, kind *unsupported* (and nothing sent) where the
+    /// request holds what this model cannot do. What goes wrong later is a [`TurnEvent::Failed`] of the stream.
+    async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError>;
+
+    /// The models that it says it has; empty where it cannot tell.
+    ///
+    /// # Errors
+    /// [`ProviderError`] where it could not be reached or refused.
+    async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError>;
+}
+
+/// Providers are passed around shared.
+pub type SharedProvider = Arc<dyn ModelProvider>;
+
+/// One model of a provider's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelListing {
+    /// The provider's name of it.
+    pub id: String,
+    /// A sentence on it, where there is one.
+    pub description: Option<String>,
+}
+
+/// What an asker gives along with a request.
+#[derive(Clone)]
+pub struct AskContext {
+    /// Time, randomness, identity and tasks.
+    pub env: Env,
+    /// Cancelled when nobody waits for the answer any more: the connection is closed at once.
+    pub cancel: CancellationToken,
+    /// Told of every retry and of everything left out of the request.
+    pub observer: Option<Arc<dyn AskObserver>>,
+}
+
+impl AskContext {
+    /// A context that nobody watches and nobody cancels.
+    #[must_use]
+    pub fn new(env: Env) -> Self {
+        AskContext { env, cancel: CancellationToken::new(), observer: None }
+    }
+}
+
+impl fmt::Debug for AskContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AskContext").field("cancelled", &self.cancel.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
+/// Is told what an adapter does besides answering.
+pub trait AskObserver: Send + Sync {
+    /// The request is about to be sent again.
+    fn retrying(&self, retry: &RetryStarted);
+    /// A hint of the request was left out, because the provider cannot take it: the field, and why.
+    fn omitted(&self, what: &str);
+}
