@@ -42,13 +42,13 @@ enum Place {
     Text(String),
     Refusal(String),
     Call(CallDelta),
-    Whole(ItemBody),
+    Whole(Box<ItemBody>),
 }
 
 #[derive(Debug)]
 enum End {
     Finished(crate::turn::TurnFinished),
-    Failed(ProviderError),
+    Failed(Box<ProviderError>),
 }
 
 impl Accumulator {
@@ -82,7 +82,7 @@ impl Accumulator {
             }
             TurnEvent::Call(delta) => self.append_call(delta),
             TurnEvent::Whole(whole) => {
-                self.places.insert((whole.index, Slot::Whole), Place::Whole(whole.body.clone()));
+                self.places.insert((whole.index, Slot::Whole), Place::Whole(Box::new(whole.body.clone())));
             }
             TurnEvent::Usage(usage) => self.usage = Some(*usage),
             TurnEvent::Finished(finished) => self.end = Some(End::Finished(finished.clone())),
@@ -141,7 +141,7 @@ impl Accumulator {
     pub fn finish(self, provider: &ProviderId, env: &Env) -> Result<Turn, ProviderError> {
         let finished = match self.end {
             Some(End::Finished(finished)) => finished,
-            Some(End::Failed(error)) => return Err(error),
+            Some(End::Failed(error)) => return Err(*error),
             None => {
                 return Err(ProviderError::new(
                     ErrorKind::Interrupted,
@@ -179,7 +179,7 @@ impl Accumulator {
                         native: call.native,
                     })
                 }
-                Place::Whole(body) => body,
+                Place::Whole(body) => *body,
             };
             items.push(Arc::new(Item::new(env.new_id(), Origin::Model, body)));
         }
@@ -256,8 +256,10 @@ mod tests {
         ])
         .expect("a whole answer");
         assert_eq!(turn.text(), "Let me look.");
-        let calls: Vec<_> =
-            turn.calls().map(|call| (call.provider_id.as_deref(), call.name.as_str(), call.arguments.as_text())).collect();
+        let calls: Vec<_> = turn
+            .calls()
+            .map(|call| (call.provider_id.as_deref(), call.name.as_str(), call.arguments.as_text()))
+            .collect();
         assert_eq!(calls, [(Some("a"), "read", "{\"p\":1}"), (Some("b"), "list", "{}")]);
         assert_eq!(turn.stop, StopReason::ToolCalls, "an answer that asks for tools is a tool turn, whatever it says");
         let ids: std::collections::HashSet<_> = turn.calls().map(|call| &call.id).collect();
@@ -279,7 +281,8 @@ mod tests {
     #[test]
     fn usage_is_replaced_never_added_and_may_come_after_the_end() {
         let usage = |input| TurnEvent::Usage(Usage { input, ..Usage::default() });
-        let turn = fold(&[usage(5), usage(7), finished(StopReason::End), usage(9), text(0, "late")]).expect("an answer");
+        let turn =
+            fold(&[usage(5), usage(7), finished(StopReason::End), usage(9), text(0, "late")]).expect("an answer");
         assert_eq!(turn.usage.map(|usage| usage.input), Some(9));
         assert_eq!(turn.text(), "");
     }
@@ -289,7 +292,7 @@ mod tests {
         let native = ItemBody::Native(Native { provider: ProviderId::new("test"), value: serde_json::json!({"x": 1}) });
         let turn = fold(&[
             text(0, "a"),
-            TurnEvent::Whole(WholeItem { index: 1, body: native.clone() }),
+            TurnEvent::Whole(Box::new(WholeItem { index: 1, body: native.clone() })),
             text(2, "b"),
             finished(StopReason::End),
         ])

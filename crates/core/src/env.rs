@@ -199,6 +199,7 @@ impl Clock for SystemClock {
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the system for randomness")]
     fn fill(&self, bytes: &mut [u8]) {
         use rand::RngCore;
         rand::rng().fill_bytes(bytes);

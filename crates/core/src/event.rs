@@ -103,7 +103,7 @@ open_enum! {
     /// What happened.
     pub enum EventBody {
         /// A run has begun. Durable.
-        RunStarted(RunStarted) = "run.started",
+        RunStarted(Box<RunStarted>) = "run.started",
         /// Another process has taken the run up again. Durable.
         RunResumed(RunResumed) = "run.resumed",
         /// The run waits for something from outside and holds no process. Durable.
@@ -121,9 +121,9 @@ open_enum! {
         /// A piece of a tool call's arguments.
         ArgumentsDelta(Delta) = "model.arguments.delta",
         /// A turn is whole. Durable.
-        TurnCompleted(TurnCompleted) = "model.completed",
+        TurnCompleted(Box<TurnCompleted>) = "model.completed",
         /// The intent of a call, before its handler starts. Durable.
-        CallRequested(CallRequested) = "tool.call.requested",
+        CallRequested(Box<CallRequested>) = "tool.call.requested",
         /// A handler has started.
         CallStarted(CallStarted) = "tool.call.started",
         /// A handler tells how far it is.
@@ -131,9 +131,9 @@ open_enum! {
         /// A handler logs a line.
         CallLog(CallLog) = "tool.call.log",
         /// A call has completed. Durable.
-        CallCompleted(CallEnded) = "tool.call.completed",
+        CallCompleted(Box<CallEnded>) = "tool.call.completed",
         /// A call has ended otherwise: mistaken, refused, conflict, failed or interrupted. Durable.
-        CallFailed(CallEnded) = "tool.call.failed",
+        CallFailed(Box<CallEnded>) = "tool.call.failed",
         /// A human is asked. Durable.
         ApprovalRequested(ApprovalRequested) = "approval.requested",
         /// A human said yes. Durable.

@@ -44,7 +44,7 @@ open_enum! {
         /// A request to run a tool of ours or of a client.
         ToolCall(ToolCall) = "tool_call",
         /// The answer to a tool call.
-        ToolResult(ToolResult) = "tool_result",
+        ToolResult(Box<ToolResult>) = "tool_result",
         /// A tool that the provider ran itself.
         HostedCall(HostedCall) = "hosted_call",
         /// A question put to a human.
@@ -69,12 +69,17 @@ body_from!(
     Message(Message),
     Reasoning(Reasoning),
     ToolCall(ToolCall),
-    ToolResult(ToolResult),
     HostedCall(HostedCall),
     Approval(ApprovalItem),
     Artifact(Artifact),
     Native(Native)
 );
+
+impl From<ToolResult> for ItemBody {
+    fn from(result: ToolResult) -> Self {
+        ItemBody::ToolResult(Box::new(result))
+    }
+}
 
 open_words! {
     /// Who says something.

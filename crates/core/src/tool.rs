@@ -241,9 +241,6 @@ mod tests {
         };
         assert_eq!(incomplete("{\"a\": \"hal"), Some(true));
         assert_eq!(incomplete("{\"a\": }"), Some(false));
-        assert_eq!(
-            Arguments::from_text("[1]").parse(),
-            Err(MalformedArguments::NotAnObject { found: "array" })
-        );
+        assert_eq!(Arguments::from_text("[1]").parse(), Err(MalformedArguments::NotAnObject { found: "array" }));
     }
 }

@@ -139,13 +139,13 @@ open_enum! {
         /// A piece of a tool call.
         Call(CallDelta) = "call",
         /// Something whole: a hosted call, or what only the provider understands.
-        Whole(WholeItem) = "item",
+        Whole(Box<WholeItem>) = "item",
         /// What has been used so far in this turn; a later one replaces it.
         Usage(Usage) = "usage",
         /// The answer is whole.
         Finished(TurnFinished) = "finished",
         /// The answer broke off. Text so far stays visible as partial; calls so far are discarded.
-        Failed(ProviderError) = "failed",
+        Failed(Box<ProviderError>) = "failed",
     }
 }
 
