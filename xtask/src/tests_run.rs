@@ -79,13 +79,13 @@ fn nextest(cargo: &Cargo, extra: &[String]) -> Result<(Tally, Vec<String>), Prob
         command
     };
     cargo::run(&mut command(&["--no-run"]))?;
-    let mut tests = command(&["--no-tests", "warn"]);
+    let mut tests = command(&[]);
     let result = cargo::run(clean(&mut tests));
-    match (std::fs::read_to_string(&report), result) {
-        // A failed test is told by the count.
-        (Ok(xml), _) => Ok(tally::junit(&xml)),
-        (Err(_), Err(problem)) => Err(problem),
-        (Err(_), Ok(())) => Ok((Tally::default(), Vec::new())),
+    match (std::fs::read_to_string(&report).map(|xml| tally::junit(&xml)), result) {
+        // Failed tests are told by the count; without any, the command itself went wrong, or found nothing to run.
+        (Ok((tally, said)), result) if result.is_ok() || tally.failed > 0 => Ok((tally, said)),
+        (_, Err(problem)) => Err(problem),
+        (_, Ok(())) => Err(Problem::new(report.display(), "nextest wrote no report", "look at .config/nextest.toml")),
     }
 }
 
