@@ -201,7 +201,7 @@ pub struct SystemRandom;
 impl Random for SystemRandom {
     #[expect(clippy::disallowed_methods, reason = "the one place that asks the system for randomness")]
     fn fill(&self, bytes: &mut [u8]) {
-        use rand::RngCore;
+        use rand::Rng;
         rand::rng().fill_bytes(bytes);
     }
 }
