@@ -64,7 +64,8 @@ fn json_forms(value: &str) -> BTreeSet<String> {
 /// `encodeURIComponent`, HTML forms (space as plus), userinfo's sub-delimiters, and nothing but letters and digits.
 fn percent_forms(value: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
-    for (kept, plus) in [("-._~", false), ("-._~!*'()", false), ("-._*", true), ("-._~!$&'()*+,;=", false), ("", false)] {
+    for (kept, plus) in [("-._~", false), ("-._~!*'()", false), ("-._*", true), ("-._~!$&'()*+,;=", false), ("", false)]
+    {
         for upper in [true, false] {
             let mut out = String::with_capacity(value.len() + 16);
             for &b in value.as_bytes() {

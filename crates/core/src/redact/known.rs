@@ -1,5 +1,6 @@
 //! Known values, in all their forms, found in one pass.
 
+use super::beginnings::Beginnings;
 use super::encodings::Forms;
 use super::{FRAGMENT, Span};
 use aho_corasick::{AhoCorasick, Input};
@@ -7,31 +8,17 @@ use aho_corasick::{AhoCorasick, Input};
 /// The kind under which known values are counted.
 pub(super) const KIND: &str = "known_value";
 
-/// A set of byte strings: finds every occurrence, overlapping ones too, and knows how a text may go on.
+/// A set of byte strings: finds every occurrence, overlapping ones too.
 struct Needles {
-    /// Sorted, without repetitions.
-    patterns: Vec<Vec<u8>>,
+    beginnings: Beginnings,
     /// Absent when the set is too large for an automaton; then each pattern is searched by itself.
     automaton: Option<AhoCorasick>,
-    longest: usize,
-    first: [bool; 256],
 }
 
 impl Needles {
     fn new(patterns: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let mut patterns: Vec<Vec<u8>> = patterns.into_iter().filter(|p| !p.is_empty()).collect();
-        patterns.sort_unstable();
-        patterns.dedup();
-        let mut first = [false; 256];
-        for pattern in &patterns {
-            first[usize::from(pattern[0])] = true;
-        }
-        Needles {
-            automaton: AhoCorasick::new(&patterns).ok(),
-            longest: patterns.iter().map(Vec::len).max().unwrap_or(0),
-            patterns,
-            first,
-        }
+        let beginnings = Beginnings::new(patterns);
+        Needles { automaton: AhoCorasick::new(&beginnings.patterns).ok(), beginnings }
     }
 
     /// Calls `found` with start and end of every occurrence at or after `from`.
@@ -42,27 +29,13 @@ impl Needles {
             }
             return;
         }
-        for pattern in &self.patterns {
+        for pattern in &self.beginnings.patterns {
             for (at, window) in bytes[from..].windows(pattern.len()).enumerate() {
                 if window == pattern.as_slice() {
                     found(from + at, from + at + pattern.len());
                 }
             }
         }
-    }
-
-    /// Where the longest end of `bytes` begins that a pattern could continue; the length of `bytes` when there is none.
-    fn open_end(&self, bytes: &[u8], from: usize) -> usize {
-        let from = from.max((bytes.len() + 1).saturating_sub(self.longest));
-        (from..bytes.len()).find(|&at| self.may_continue(&bytes[at..])).unwrap_or(bytes.len())
-    }
-
-    fn may_continue(&self, end: &[u8]) -> bool {
-        if !self.first[usize::from(end[0])] {
-            return false;
-        }
-        let at = self.patterns.partition_point(|pattern| pattern.as_slice() <= end);
-        self.patterns.get(at).is_some_and(|pattern| pattern.starts_with(end))
     }
 }
 
@@ -92,13 +65,13 @@ impl Known {
     /// At the end of a text such a beginning is itself a span when it is [`FRAGMENT`] bytes or longer: somebody cut the text.
     pub(super) fn scan(&self, bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span>) -> usize {
         self.plain.find(bytes, from, |start, end| spans.push(Span { start, end, kind: KIND }));
-        let mut open = self.plain.open_end(bytes, from);
+        let mut open = self.plain.beginnings.open_end(bytes, from);
         if let Some(view) = Unwrapped::new(bytes, from) {
             self.wrapped.find(&view.bytes, 0, |start, end| {
                 let (start, end) = (view.places[start], view.places[end - 1] + 1);
                 spans.push(Span { start, end, kind: KIND });
             });
-            let at = self.wrapped.open_end(&view.bytes, 0);
+            let at = self.wrapped.beginnings.open_end(&view.bytes, 0);
             if let Some(&place) = view.places.get(at) {
                 let long = !at_end || view.bytes.len() - at >= FRAGMENT;
                 open = if long { open.min(place) } else { open };
@@ -140,7 +113,8 @@ impl Unwrapped {
             let dropped = match bytes[at] {
                 // An empty line is not how programs wrap; keeping its break also bounds how far a value can be spread.
                 b'\n' => {
-                    let empty = before(at, 1) == Some(b'\n') || (before(at, 1) == Some(b'\r') && before(at, 2) == Some(b'\n'));
+                    let empty =
+                        before(at, 1) == Some(b'\n') || (before(at, 1) == Some(b'\r') && before(at, 2) == Some(b'\n'));
                     !empty
                 }
                 b'\r' => bytes.get(at + 1).is_none_or(|&next| next == b'\n'),
@@ -160,27 +134,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_end_is_the_longest_beginning() {
-        let needles = Needles::new(["secretvalue", "cretin", "val"].map(|p| p.as_bytes().to_vec()));
-        for (text, open) in [
-            ("xx", 2),
-            ("xxs", 2),
-            ("xxsecret", 2),
-            ("xxsecreti", 4),
-            ("xxsecretx", 9),
-            // Whole patterns end the text; nothing goes on.
-            ("xxsecretvalue", 13),
-            ("xxval", 5),
-            ("xxva", 2),
-            ("", 0),
-        ] {
-            assert_eq!(needles.open_end(text.as_bytes(), 0), open, "{text}");
-        }
-        let nested = Needles::new(["abcdefgh", "abcdefghij"].map(|p| p.as_bytes().to_vec()));
-        assert_eq!(nested.open_end(b"--abcdefgh", 0), 2, "a whole pattern that is the beginning of another");
-    }
-
-    #[test]
     fn search_without_an_automaton_finds_the_same() {
         let patterns = ["abab", "bab", "zz"].map(|p| p.as_bytes().to_vec());
         let with = Needles::new(patterns.clone());
@@ -197,7 +150,8 @@ mod tests {
 
     #[test]
     fn only_single_breaks_are_taken_out() {
-        let text = |input: &str| Unwrapped::new(input.as_bytes(), 0).map(|v| String::from_utf8_lossy(&v.bytes).into_owned());
+        let text =
+            |input: &str| Unwrapped::new(input.as_bytes(), 0).map(|v| String::from_utf8_lossy(&v.bytes).into_owned());
         assert_eq!(text("ab"), None);
         assert_eq!(text("ab\ncd\r\nef"), Some("abcdef".to_owned()));
         assert_eq!(text("ab\n\ncd"), Some("ab\ncd".to_owned()));
