@@ -64,12 +64,12 @@ impl Known {
     ///
     /// At the end of a text such a beginning is itself a span when it is [`FRAGMENT`] bytes or longer: somebody cut the text.
     pub(super) fn scan(&self, bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span>) -> usize {
-        self.plain.find(bytes, from, |start, end| spans.push(Span { start, end, kind: KIND }));
+        self.plain.find(bytes, from, |start, end| spans.push(Span { start, end, kind: KIND, rank: usize::MAX }));
         let mut open = self.plain.beginnings.open_end(bytes, from);
         if let Some(view) = Unwrapped::new(bytes, from) {
             self.wrapped.find(&view.bytes, 0, |start, end| {
                 let (start, end) = (view.places[start], view.places[end - 1] + 1);
-                spans.push(Span { start, end, kind: KIND });
+                spans.push(Span { start, end, kind: KIND, rank: usize::MAX });
             });
             let at = self.wrapped.beginnings.open_end(&view.bytes, 0);
             if let Some(&place) = view.places.get(at) {
@@ -78,7 +78,7 @@ impl Known {
             }
         }
         if at_end && bytes.len() - open >= FRAGMENT {
-            spans.push(Span { start: open, end: bytes.len(), kind: KIND });
+            spans.push(Span { start: open, end: bytes.len(), kind: KIND, rank: usize::MAX });
         }
         open
     }
@@ -103,7 +103,8 @@ struct Unwrapped {
 impl Unwrapped {
     /// Absent when there is no line break to take out.
     fn new(bytes: &[u8], from: usize) -> Option<Self> {
-        if !bytes[from..].contains(&b'\n') {
+        // A carriage return at the end may be half of a break.
+        if !bytes[from..].contains(&b'\n') && !bytes[from..].ends_with(b"\r") {
             return None;
         }
         let mut view = Unwrapped { bytes: Vec::with_capacity(bytes.len() - from), places: Vec::new() };

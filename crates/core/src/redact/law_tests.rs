@@ -135,7 +135,7 @@ fn streamed(redactor: &Redactor, chunks: &[&[u8]]) -> (Vec<u8>, Redactions) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_stream_cut_anywhere_gives_what_the_whole_gives(
@@ -185,12 +185,12 @@ proptest! {
             ] {
                 prop_assert!(!clean.contains(&form), "{form:?} in {clean:?} from {text:?}");
             }
-            let unwrapped = clean.replace("\r\n", "").replace('\n', "");
+            // Empty lines are no wrapping; a text that has them is looked at as it is.
+            let empty_lines = text.contains("\n\n") || text.contains("\n\r");
+            let unwrapped = if empty_lines { clean.clone() } else { clean.replace("\r\n", "").replace('\n', "") };
             for before in 0..3 {
                 let encoded = STANDARD.encode(format!("{}{value}", "x".repeat(before)));
                 let decided = &encoded[(before * 8_usize).div_ceil(6)..(before + value.len()) * 8 / 6];
-                // Empty lines are no wrapping; a text that has them may be joined here only.
-                prop_assume!(!text.contains("\n\n") && !text.contains("\n\r"));
                 prop_assert!(!unwrapped.contains(decided), "{decided} in {clean:?} from {text:?}");
             }
         }
@@ -207,22 +207,23 @@ proptest! {
         prop_assume!(!kept.is_empty());
         let forms = forms(&kept[0]);
         let form = &forms[form % forms.len()];
-        let chars = form.chars().count() * kept_part / 1000;
+        let chars = (form.chars().count() * kept_part / 1000).max(FRAGMENT);
         let part: String = form.chars().take(chars).collect();
-        prop_assume!(part.len() >= FRAGMENT);
         let clean = redactor.redact_text(&format!("{before}{part}")).into_owned();
         prop_assert!(!clean.contains(&part), "{part:?} in {clean:?}");
         prop_assert!(clean.ends_with(MARK));
     }
 
     #[test]
-    fn redacting_twice_changes_nothing(values in secrets(), pieces in proptest::collection::vec(piece(), 0..9)) {
+    fn redacting_again_finds_no_known_value(values in secrets(), pieces in proptest::collection::vec(piece(), 0..9)) {
         let (redactor, kept) = registered(&values);
         prop_assume!(!kept.is_empty());
-        // A value that is made of marks and their neighbours would be found in the result; no such value is generated.
+        // A value that is made of marks and their neighbours would be found in the result; no such value is looked at.
         prop_assume!(kept.iter().all(|value| !value.contains(['[', ']'])));
         let once = redactor.redact_text(&text(&pieces, &kept)).into_owned();
-        prop_assert_eq!(redactor.redact_text(&once).into_owned(), once.clone());
+        let mut report = Redactions::default();
+        let again = redactor.redact_text_reporting(&once, &mut report);
+        prop_assert!(report.count("known_value") == 0, "{once:?} became {again:?}");
     }
 
     #[test]

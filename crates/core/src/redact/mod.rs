@@ -103,6 +103,8 @@ struct Span {
     start: usize,
     end: usize,
     kind: &'static str,
+    /// Which kind names two finds of the same bytes: the smaller.
+    rank: usize,
 }
 
 /// Takes secrets out of text, bytes and JSON. Cheap to clone; a snapshot of the [`SecretRegistry`] that made it.
@@ -242,8 +244,8 @@ impl Redactor {
             let known = self.inner.known.get_or_init(|| Known::new(self.inner.secrets.iter().map(Secret::expose)));
             open = open.min(known.scan(bytes, from, at_end, &mut spans));
         }
-        // Of two finds at one place the longer names the kind; of two equal ones that of the shape's table, or the shape.
-        spans.sort_by_key(|span| (span.start, usize::MAX - span.end));
+        // Of two finds that begin together the longer names the kind.
+        spans.sort_by_key(|span| (span.start, usize::MAX - span.end, span.rank));
         (spans, open)
     }
 }

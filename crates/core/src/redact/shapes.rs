@@ -13,7 +13,7 @@ use super::beginnings::Beginnings;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input};
 use matchers::{Reader, Runs};
 use std::sync::LazyLock;
-use table::{SHAPES, Shape};
+use table::SHAPES;
 
 pub(super) use matchers::{named_value, userinfo_secret};
 
@@ -42,14 +42,15 @@ static BEGINNINGS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 pub(super) fn scan(bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span>) -> usize {
     let mut open = bytes.len();
     let mut runs = Runs::default();
-    let mut look = |shape: &Shape, at: usize| {
+    let mut look = |rank: usize, at: usize| {
+        let shape = &SHAPES[rank];
         let reader = Reader::new(bytes, at, shape.reach, at_end);
         match shape.matches(reader, at, &mut runs) {
             Verdict::None => {}
             Verdict::Open => open = open.min(at),
             Verdict::Found(start, end) => {
                 if !table::HARMLESS.iter().any(|harmless| bytes.get(start..end) == Some(harmless.as_bytes())) {
-                    spans.push(Span { start, end, kind: shape.kind });
+                    spans.push(Span { start, end, kind: shape.kind, rank });
                 }
             }
         }
@@ -57,13 +58,13 @@ pub(super) fn scan(bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span
     match &*BEGINNINGS {
         Some(automaton) => {
             for hit in automaton.find_overlapping_iter(Input::new(bytes).range(from..)) {
-                look(&SHAPES[hit.pattern().as_usize()], hit.start());
+                look(hit.pattern().as_usize(), hit.start());
             }
         }
         None => {
             for at in from..bytes.len() {
-                for shape in SHAPES.iter().filter(|shape| shape.begins(&bytes[at..])) {
-                    look(shape, at);
+                for (rank, _) in SHAPES.iter().enumerate().filter(|(_, shape)| shape.begins(&bytes[at..])) {
+                    look(rank, at);
                 }
             }
         }

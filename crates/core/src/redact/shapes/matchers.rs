@@ -47,14 +47,23 @@ impl<'a> Reader<'a> {
 
 /// The last run read of each class, so that many beginnings within one run cost one reading.
 #[derive(Default)]
-pub(super) struct Runs([(usize, usize); 5]);
+pub(super) struct Runs {
+    last: [(usize, usize); 5],
+    /// How many bytes were read in all.
+    #[cfg(test)]
+    pub(super) read: usize,
+}
 
 impl Runs {
-    fn end(&mut self, text: &[u8], class: Class, from: usize) -> usize {
-        let (start, end) = &mut self.0[class as usize];
+    pub(super) fn end(&mut self, text: &[u8], class: Class, from: usize) -> usize {
+        let (start, end) = &mut self.last[class as usize];
         if !(*start <= from && from < *end) {
             *start = from;
             *end = from + text[from.min(text.len())..].iter().take_while(|b| class.holds(**b)).count();
+            #[cfg(test)]
+            {
+                self.read += *end - from;
+            }
         }
         *end
     }
