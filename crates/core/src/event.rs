@@ -282,6 +282,9 @@ pub struct RunCompleted {
     pub turns: u32,
     /// How many rounds of calls ran.
     pub rounds: u32,
+    /// The text of a turn that broke off, as far as it came: shown, never part of the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
 }
 
 /// The run has ended with an error.
@@ -299,6 +302,9 @@ pub struct RunFailed {
     /// What they cost; absent where there is no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// The text of a turn that broke off, as far as it came: shown, never part of the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
 }
 
 /// A turn is being asked.

@@ -123,6 +123,15 @@ id!(
     /// A durable noun of a conversation.
     ItemId, "item", "item"
 );
+impl ItemId {
+    /// The id of the item that holds the answer to a call. It follows from the call's, so that whoever puts the
+    /// conversation together again gives the item the same one.
+    #[must_use]
+    pub fn of_result(call: &CallId) -> Self {
+        let body = call.0.strip_prefix(CallId::PREFIX).unwrap_or_default();
+        ItemId([ItemId::PREFIX, body].concat().into())
+    }
+}
 id!(
     /// A file-like output.
     ArtifactId, "art", "artifact"

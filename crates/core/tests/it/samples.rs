@@ -234,6 +234,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             cost,
             turns: 9,
             rounds: 8,
+            partial: None,
         }),
         EventBody::RunFailed(RunFailed {
             kind: ErrorKind::Authentication,
@@ -241,6 +242,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             hints: vec!["set OPENAI_API_KEY".into()],
             usage,
             cost: None,
+            partial: None,
         }),
         EventBody::RequestStarted(RequestStarted { turn: 1, provider: "openai".into(), model: "gpt-5.4".into() }),
         EventBody::TextDelta(Delta { index: 0, delta: "a".into() }),
