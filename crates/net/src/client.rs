@@ -189,13 +189,27 @@ impl Client {
     /// # Errors
     /// A [`NetError`] of connecting, sending or waiting.
     pub async fn send(&self, request: Request, cancel: &CancellationToken) -> crate::Result<Response> {
+        let timeouts = request.timeouts.unwrap_or(self.inner.options.timeouts);
+        let deadline = self.deadline(&timeouts);
+        self.send_until(request, &timeouts, deadline, cancel).await
+    }
+
+    /// When a request that starts now must be done, as a steady instant, and the length of that timeout.
+    fn deadline(&self, timeouts: &Timeouts) -> Option<(Duration, Duration)> {
+        timeouts.whole.map(|whole| (self.inner.env.clock().steady().saturating_add(whole), whole))
+    }
+
+    async fn send_until(
+        &self,
+        request: Request,
+        timeouts: &Timeouts,
+        deadline: Option<(Duration, Duration)>,
+        cancel: &CancellationToken,
+    ) -> crate::Result<Response> {
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
         let inner = &*self.inner;
-        let timeouts = request.timeouts.unwrap_or(inner.options.timeouts);
-        let clock = inner.env.clock();
-        let deadline = timeouts.whole.map(|whole| (clock.steady().saturating_add(whole), whole));
         let mut request = self.prepare(request);
         let uri = request.uri().clone();
         let captured = timeouts.connect.map(|limit| (limit, capture_connection(&mut request)));
@@ -209,7 +223,7 @@ impl Client {
             () = cancel.cancelled() => return Err(NetError::Cancelled),
         };
         let (parts, incoming) = answer.into_parts();
-        let watch = Watch::new(clock.clone(), timeouts.idle, deadline, cancel.clone());
+        let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.clone());
         let body = Body::new(incoming, &parts.headers, uri.into_parts().authority, watch);
         Ok(Response { status: parts.status, headers: parts.headers, version: parts.version, body })
     }
@@ -230,15 +244,16 @@ impl Client {
         report: impl FnMut(&Attempt) + Send,
     ) -> crate::Result<Response> {
         let timeouts = request.timeouts.unwrap_or(self.inner.options.timeouts);
+        let deadline = self.deadline(&timeouts);
         let mut retrying = Retrying::new(policy, &self.inner.env, cancel).reporting(report);
         if let Some(whole) = timeouts.whole {
             retrying = retrying.within(whole);
         }
         let attempt = |attempt: Try| {
-            let whole = attempt.remaining.or(timeouts.whole);
-            let request = request.clone().timeouts(Timeouts { whole, ..timeouts });
+            let (request, timeouts) = (request.clone(), &timeouts);
             async move {
-                let mut response = self.send(request, cancel).await.map_err(NoAnswer::Error)?;
+                let answer = self.send_until(request, timeouts, deadline, cancel).await;
+                let mut response = answer.map_err(NoAnswer::Error)?;
                 let now = self.inner.env.now();
                 let verdict = |response: &Response, hint| classify(response.status, &response.headers, hint, now);
                 if attempt.is_last || !matches!(verdict(&response, None), Verdict::Retry { .. }) {

@@ -250,3 +250,18 @@ impl Write for Leg {
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::SystemResolver;
+
+    #[tokio::test]
+    async fn small_writes_are_not_held_back() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let stream = dial(dialler(Arc::new(SystemResolver), None), target).await.unwrap();
+        assert!(stream.inner().nodelay().unwrap());
+    }
+}

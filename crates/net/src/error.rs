@@ -1,5 +1,6 @@
 //! What can go wrong between us and another machine.
 
+use crate::connect::net_error_in;
 use placet_core::{Diagnose, ErrorKind};
 use std::fmt;
 use std::net::IpAddr;
@@ -193,11 +194,13 @@ impl NetError {
     }
 }
 
-/// A proxy that wants credentials or forbids the target says the same the next time. hyper-util keeps the type of its error
-/// to itself, so its text tells.
+/// Whether a proxy says the same the next time: it wants other credentials, or is not whom we trust. hyper-util keeps the
+/// type of its error to itself, so its text tells, and a forbidden target is not told from one that is away for a moment.
 fn is_proxy_refusal(cause: &Cause) -> bool {
-    let text = cause.to_string();
-    text.contains("authorization") || text.contains("unsuccessful")
+    match net_error_in(&**cause) {
+        Some(underneath) => !underneath.is_retryable(),
+        None => cause.to_string().contains("authorization"),
+    }
 }
 
 impl Diagnose for NetError {

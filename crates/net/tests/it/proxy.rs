@@ -107,7 +107,7 @@ async fn a_proxy_may_speak_tls_itself() {
 async fn a_proxy_that_refuses_is_named_without_its_password() {
     let proxy = Server::start().await;
     let client = client(Authority::new().options().proxies(settings(&proxy)));
-    for status in ["407 Proxy Authentication Required", "403 Forbidden"] {
+    for (status, may_pass) in [("407 Proxy Authentication Required", false), ("503 Service Unavailable", true)] {
         let target = Url::parse("https://upstream.test/").unwrap();
         let (response, ()) = tokio::join!(client.send(get(target), never()), async {
             let mut peer: Peer<TcpStream> = proxy.accept().await;
@@ -116,7 +116,7 @@ async fn a_proxy_that_refuses_is_named_without_its_password() {
         });
         let error = response.unwrap_err();
         assert!(matches!(&error, NetError::Proxy { proxy: name, .. } if name.ends_with(&proxy.port().to_string())));
-        assert!(!error.is_retryable(), "{error:?}");
+        assert_eq!(error.is_retryable(), may_pass, "{error:?}");
         assert!(!whole_text(&error).contains("er2"), "{}", whole_text(&error));
     }
     assert!(!format!("{client:?}").contains("er2"), "{client:?}");
@@ -151,4 +151,18 @@ async fn exceptions_go_direct() {
         response.unwrap();
     }
     assert!(!proxy.is_visited().await);
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_not_trusted_gets_nothing() {
+    let (authority, stranger, proxy) = (Authority::new(), Authority::new(), Server::start().await);
+    let address = format!("https://proxy.test:{}", proxy.port());
+    let client = client(stranger.options().proxies(ProxySettings::new(&address, &address, "").unwrap()));
+    for target in ["http://upstream.test/", "https://upstream.test/"] {
+        let (response, ()) = tokio::join!(client.send(get(Url::parse(target).unwrap()), never()), async {
+            authority.acceptor(&[]).accept(proxy.accept_stream().await).await.unwrap_err();
+        });
+        let error = response.unwrap_err();
+        assert!(matches!(error, NetError::Proxy { .. }) && !error.is_retryable(), "{error:?}");
+    }
 }

@@ -1,5 +1,5 @@
-use crate::support::{Server, get, plain};
-use placet_net::{NetError, RetryPolicy};
+use crate::support::{Server, get, on_manual_clock, plain};
+use placet_net::{ClientOptions, NetError, RetryPolicy, TimeoutKind, Timeouts};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -96,4 +96,37 @@ async fn cancelling_ends_it_between_attempts() {
         peer.answer("503 Service Unavailable", "retry-after: 30\r\n", "down").await;
     });
     assert!(matches!(response, Err(NetError::Cancelled)));
+}
+
+#[tokio::test]
+async fn the_whole_timeout_covers_all_attempts() {
+    let server = Server::start().await;
+    let (client, clock) = on_manual_clock(ClientOptions::new());
+    let (policy, cancel) = (at_once(), CancellationToken::new());
+    let request = get(server.url("/")).timeouts(Timeouts::default().within(Duration::from_secs(5)));
+    let ask = client.send_retrying(request, &policy, &cancel, |_| clock.advance(Duration::from_secs(3)));
+    let (response, ()) = tokio::join!(ask, async {
+        let mut peer = server.accept().await;
+        peer.request().await;
+        peer.answer("503 Service Unavailable", "", "").await;
+        peer.request().await;
+        clock.advance(Duration::from_secs(2));
+        peer.closed().await;
+    });
+    let error = response.unwrap_err();
+    let NetError::Timeout { which, after, .. } = error else { panic!("{error:?}") };
+    assert_eq!((which, after), (TimeoutKind::Whole, Duration::from_secs(5)));
+}
+
+/// Whoever spawns a request needs its future to move between threads.
+#[tokio::test]
+async fn requests_may_move_between_threads() {
+    fn moves<T: Send>(value: T) -> T {
+        value
+    }
+    let (client, policy, cancel) = (plain(), at_once(), CancellationToken::new());
+    let url = placet_net::Url::parse("http://127.0.0.1:1/").unwrap();
+    drop(moves(client.send(get(url.clone()), &cancel)));
+    drop(moves(client.send_retrying(get(url), &policy, &cancel, |_| {})));
+    drop(moves(placet_net::Body::ready("x").bytes(1)));
 }
