@@ -1,1 +1,18 @@
-//! `placet-wire`.
+//! Each provider protocol once, in both directions, and the SSE codec. No I/O.
+//!
+//! A protocol is a module of four pure conversions (two of them so far):
+//!
+//! ```text
+//!             decode_request                          encode_request
+//! client  ───────────────────▶  TurnRequest (ours)  ───────────────────▶  provider
+//! client  ◀───────────────────  TurnEvent stream    ◀───────────────────  provider
+//!             encode_events                           decode_events
+//! ```
+//!
+//! # What it must never do
+//!
+//! Input and output; deciding whether to try again; dropping what a protocol cannot express (it refuses, or reports what it
+//! left out). No other crate knows a provider's field names.
+
+pub mod names;
+pub mod tools;

@@ -1,0 +1,195 @@
+//! A tool definition as plain JSON, in the form of each protocol that takes one.
+//!
+//! A form is a pure function of the definition, so its bytes are the same from turn to turn. Names are written as they
+//! are: a provider that takes fewer characters is served by the aliases of [`crate::names`], which the encoders apply.
+//!
+//! | form | singular | plural: what stands in the protocol's `tools` field |
+//! |---|---|---|
+//! | Anthropic Messages | `{name, description, input_schema}` | an array of them |
+//! | OpenAI Responses | `{type: function, name, description, parameters, strict}` | an array of them |
+//! | OpenAI Chat | `{type: function, function: {name, description, parameters}}` | an array of them |
+//! | Gemini | `{name, description, parametersJsonSchema}` | `[{functionDeclarations: […]}]` |
+//! | MCP | `{name, description, inputSchema, annotations}` | an array of them |
+
+use placet_core::{Effect, Schema, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+/// A tool for the Anthropic Messages protocol.
+#[must_use]
+pub fn anthropic(tool: &ToolDefinition) -> Value {
+    let mut form = named(tool, tool.name.as_str());
+    form.insert("input_schema".into(), object_schema(&tool.schema));
+    if let Some(strict) = tool.strict {
+        form.insert("strict".into(), strict.into());
+    }
+    Value::Object(form)
+}
+
+/// Tools for the Anthropic Messages protocol, in their order.
+pub fn anthropic_all<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Value {
+    tools.into_iter().map(anthropic).collect()
+}
+
+/// A tool for the OpenAI Responses protocol.
+///
+/// `strict` is always written, because this protocol takes an absent one for `true`.
+#[must_use]
+pub fn openai_responses(tool: &ToolDefinition) -> Value {
+    let mut form = Map::new();
+    form.insert("type".into(), "function".into());
+    form.extend(named(tool, tool.name.as_str()));
+    form.insert("parameters".into(), object_schema(&tool.schema));
+    form.insert("strict".into(), tool.strict.unwrap_or(false).into());
+    Value::Object(form)
+}
+
+/// Tools for the OpenAI Responses protocol, in their order.
+pub fn openai_responses_all<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Value {
+    tools.into_iter().map(openai_responses).collect()
+}
+
+/// A tool for the OpenAI Chat protocol.
+#[must_use]
+pub fn openai_chat(tool: &ToolDefinition) -> Value {
+    openai_chat_as(tool, tool.name.as_str(), tool.strict)
+}
+
+/// Tools for the OpenAI Chat protocol, in their order.
+pub fn openai_chat_all<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Value {
+    tools.into_iter().map(openai_chat).collect()
+}
+
+/// The chat form under another name and with another strictness.
+pub(crate) fn openai_chat_as(tool: &ToolDefinition, name: &str, strict: Option<bool>) -> Value {
+    let mut function = named(tool, name);
+    function.insert("parameters".into(), object_schema(&tool.schema));
+    if let Some(strict) = strict {
+        function.insert("strict".into(), strict.into());
+    }
+    json!({"type": "function", "function": function})
+}
+
+/// A function declaration for Gemini. The schema stands in `parametersJsonSchema`, which takes JSON Schema as it is;
+/// the older `parameters` knows a subset and refuses the whole request for one keyword beyond it.
+#[must_use]
+pub fn gemini(tool: &ToolDefinition) -> Value {
+    let mut form = named(tool, tool.name.as_str());
+    form.insert("parametersJsonSchema".into(), object_schema(&tool.schema));
+    Value::Object(form)
+}
+
+/// The `tools` of a Gemini request: one entry that holds all declarations in their order, or none without tools.
+pub fn gemini_all<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Value {
+    let declarations: Vec<Value> = tools.into_iter().map(gemini).collect();
+    if declarations.is_empty() { json!([]) } else { json!([{ "functionDeclarations": declarations }]) }
+}
+
+/// A tool as an MCP server lists it. The annotations follow from the effect; a tool that changes something is called
+/// destructive, because nothing here says that it is not.
+#[must_use]
+pub fn mcp(tool: &ToolDefinition) -> Value {
+    let mut form = named(tool, tool.name.as_str());
+    form.insert("inputSchema".into(), object_schema(&tool.schema));
+    let is_read = tool.effect == Effect::Read;
+    form.insert(
+        "annotations".into(),
+        json!({
+            "readOnlyHint": is_read,
+            "destructiveHint": !is_read,
+            "idempotentHint": tool.effect != Effect::Once,
+        }),
+    );
+    Value::Object(form)
+}
+
+/// Tools as an MCP server lists them, in their order.
+pub fn mcp_all<'a>(tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Value {
+    tools.into_iter().map(mcp).collect()
+}
+
+fn named(tool: &ToolDefinition, name: &str) -> Map<String, Value> {
+    let mut form = Map::new();
+    form.insert("name".into(), name.into());
+    form.insert("description".into(), tool.description.as_str().into());
+    form
+}
+
+/// The schema with `type` and `properties` at its root, which providers insist on even for a tool without arguments.
+fn object_schema(schema: &Schema) -> Value {
+    let Value::Object(root) = schema.as_value() else { return schema.as_value().clone() };
+    let mut root = root.clone();
+    if !root.contains_key("type") {
+        root.insert("type".into(), "object".into());
+    }
+    if !root.contains_key("properties") && root.get("type").and_then(Value::as_str) == Some("object") {
+        root.insert("properties".into(), json!({}));
+    }
+    Value::Object(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(effect: Effect) -> ToolDefinition {
+        ToolDefinition {
+            name: "read".into(),
+            description: "Reads a file.".to_owned(),
+            schema: Schema::new(
+                json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
+            ),
+            effect,
+            revision_argument: None,
+            strict: None,
+        }
+    }
+
+    #[test]
+    fn each_protocol_has_its_form() {
+        let tool = tool(Effect::Read);
+        let schema = tool.schema.as_value();
+        assert_eq!(anthropic(&tool), json!({"name": "read", "description": "Reads a file.", "input_schema": schema}));
+        assert_eq!(
+            openai_responses(&tool),
+            json!({
+                "type": "function", "name": "read", "description": "Reads a file.", "parameters": schema, "strict": false
+            })
+        );
+        assert_eq!(
+            openai_chat(&tool),
+            json!({"type": "function", "function": {"name": "read", "description": "Reads a file.", "parameters": schema}})
+        );
+        assert_eq!(
+            gemini(&tool),
+            json!({"name": "read", "description": "Reads a file.", "parametersJsonSchema": schema})
+        );
+        assert_eq!(gemini_all([&tool]), json!([{"functionDeclarations": [gemini(&tool)]}]));
+        assert_eq!(gemini_all([]), json!([]));
+        assert_eq!(mcp_all([&tool, &tool]), json!([mcp(&tool), mcp(&tool)]));
+    }
+
+    #[test]
+    fn strictness_is_written_where_it_was_asked_for() {
+        let tool = ToolDefinition { strict: Some(true), ..tool(Effect::Read) };
+        assert_eq!(anthropic(&tool)["strict"], json!(true));
+        assert_eq!(openai_chat(&tool)["function"]["strict"], json!(true));
+        assert_eq!(openai_responses(&tool)["strict"], json!(true));
+    }
+
+    #[test]
+    fn annotations_follow_from_the_effect() {
+        let hints = |effect| {
+            let form = mcp(&tool(effect));
+            ["readOnlyHint", "destructiveHint", "idempotentHint"].map(|hint| form["annotations"][hint] == json!(true))
+        };
+        assert_eq!(hints(Effect::Read), [true, false, true]);
+        assert_eq!(hints(Effect::Idempotent), [false, true, true]);
+        assert_eq!(hints(Effect::Once), [false, true, false]);
+    }
+
+    #[test]
+    fn a_schema_without_fields_still_says_that_it_is_an_object() {
+        let tool = ToolDefinition { schema: Schema::new(json!({})), ..tool(Effect::Read) };
+        assert_eq!(anthropic(&tool)["input_schema"], json!({"type": "object", "properties": {}}));
+    }
+}
