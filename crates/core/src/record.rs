@@ -184,7 +184,7 @@ fn open_with(text: &str, current: u16, upcasters: &[Upcaster]) -> Result<Record,
 }
 
 /// Checks a chain record by record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Chain {
     prev: Digest,
     next: u64,
