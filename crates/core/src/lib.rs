@@ -7,7 +7,7 @@
 //!
 //! # What it must never do
 //!
-//! No input or output: no file, no socket, no environment variable, no printing. Only [`env`] touches the system, for
+//! No input or output: no file, no socket, no environment variable, no printing. Only [`mod@env`] touches the system, for
 //! its clock, its randomness and its task runtime, and only where it is asked for [`env::Env::system`].
 //!
 //! # The serialised form

@@ -1,0 +1,293 @@
+//! The command line as it is typed. What it means is worked out in [`crate::settings`].
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The model asks; your code decides.
+///
+/// Runs AI agents that can do nothing but what you hand them, and writes down what they did.
+#[derive(Debug, Parser)]
+#[command(name = "placet", version, max_term_width = 110, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    it went wrong: the message says what and what to do
+  2    the command line is wrong
+  3    a limit was reached; everything so far is kept
+  4    what was named does not exist
+  5    somebody else holds it, or it is not in a state for that
+  6    a journal does not verify
+  130  cancelled";
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Print JSON (one object a line where things happen one after another)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Where runs are kept [default: the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR", env = "PLACET_HOME")]
+    pub(crate) home: Option<PathBuf>,
+    /// Colour the output
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask an agent, and watch it work
+    Run(RunArgs),
+    /// Look at runs: what they did, and go on with one that stopped
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    /// Check that journals have not been altered
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Show the tools that an agent would be handed, in any provider's form
+    Tools(ToolsArgs),
+    /// Look at this machine: store, models, sandbox
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to ask; `-` reads it from standard input
+    pub(crate) question: String,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    /// What to tell the model before everything else
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) instructions: Option<String>,
+    /// Name the run yourself: `run_` and up to 64 letters, digits, `-`, `_`, `.`
+    #[arg(long, value_name = "RUN")]
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// The model: `provider:model`, for example `openai:gpt-5.4`, `ollama:llama3.2`, `scripted:turns.json`, `offline`
+    #[arg(long, short, value_name = "REF", env = "PLACET_MODEL")]
+    pub(crate) model: Option<String>,
+    /// The base URL of an OpenAI-compatible server, for example http://127.0.0.1:8000/v1
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Sampling temperature
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) temperature: Option<f64>,
+    /// The most tokens of one answer
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_output_tokens: Option<u64>,
+}
+
+/// What the agent is handed. With none of these it can do nothing but talk.
+#[derive(Debug, Args, Default, Clone)]
+pub(crate) struct GrantArgs {
+    /// Let it list, find, search and read files under DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) files: Option<PathBuf>,
+    /// Let it also write, edit and delete files there
+    #[arg(long, requires = "files")]
+    pub(crate) writable: bool,
+    /// Let it run commands in the folder of --files (or here): `ask` asks you each time, `unsandboxed` does not
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "ask")]
+    pub(crate) command: Option<CommandGrant>,
+    /// Let commands be shell lines, not only programs with arguments
+    #[arg(long, requires = "command")]
+    pub(crate) shell: bool,
+    /// Let it calculate
+    #[arg(long)]
+    pub(crate) calculator: bool,
+    /// Show the model secrets that tools come across, instead of `[redacted]`
+    #[arg(long)]
+    pub(crate) no_redaction: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CommandGrant {
+    /// Ask on the terminal, each time
+    Ask,
+    /// Run without asking, in no sandbox but a clean environment, limits and a process group
+    Unsandboxed,
+}
+
+#[derive(Debug, Args, Default, Clone)]
+pub(crate) struct LimitArgs {
+    /// Rounds of tool calls [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_rounds: Option<u32>,
+    /// Time, for example 90s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) max_time: Option<Duration>,
+    /// Tokens, input and output together
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_tokens: Option<u64>,
+    /// US dollars; needs a price
+    #[arg(long, value_name = "DOLLARS")]
+    pub(crate) max_cost: Option<String>,
+    /// US dollars per million tokens: input,output or input,output,cached-input
+    #[arg(long, value_name = "PRICES")]
+    pub(crate) price: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, the latest first
+    List {
+        /// How many
+        #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+        limit: usize,
+    },
+    /// Show what a run did
+    Show(RunRef),
+    /// Watch a run that another process drives
+    Follow {
+        #[command(flatten)]
+        run: RunRef,
+        /// Begin after this cursor, for example 4
+        #[arg(long, default_value = "0", value_name = "CURSOR")]
+        from: String,
+    },
+    /// Go on with a run that stopped; nothing that is recorded is asked or done again
+    Resume(ResumeArgs),
+    /// Rebuild a run's answer from its journal, calling no model and no tool
+    Replay(RunRef),
+    /// Show where two runs part
+    Diff {
+        /// The one
+        a: String,
+        /// The other
+        b: String,
+    },
+    /// Write a run's journal as JSON lines
+    Export {
+        #[command(flatten)]
+        run: RunRef,
+        /// Into this file instead of standard output
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunRef {
+    /// The run's id, the start of it, or `last`
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) run: RunRef,
+    /// The base URL of an OpenAI-compatible server, if it has changed
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check the hash chain of one run, or of all, and that every start has one end
+    Verify {
+        /// The run's id, the start of it, or `last` [default: all runs]
+        run: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArgs {
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+    /// Print the definitions as this provider is sent them
+    #[arg(long, value_name = "FORM")]
+    pub(crate) form: Option<ToolForm>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolForm {
+    Anthropic,
+    OpenaiResponses,
+    OpenaiChat,
+    Gemini,
+    Mcp,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
+
+/// Reads `90s`, `5m`, `1h`, `250ms` or a plain number of seconds.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: expected a whole number with ms, s, m or h, for example 90s");
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let count: u64 = digits.parse().map_err(|_| wrong())?;
+    let millis = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    count.checked_mul(millis).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        for (text, millis) in [("90s", 90_000), ("5m", 300_000), ("1h", 3_600_000), ("250ms", 250), ("7", 7_000)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in ["", "s", "-1s", "1.5h", "3 days", "99999999999999999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_grant_is_ask_unless_it_says_otherwise() {
+        let grant = |line: &str| match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {
+            Ok(Command::Run(run)) => Some(run.grants.command),
+            _ => None,
+        };
+        assert_eq!(grant("placet run q"), Some(None));
+        assert_eq!(grant("placet run q --command"), Some(Some(CommandGrant::Ask)));
+        assert_eq!(grant("placet run --command q"), Some(Some(CommandGrant::Ask)));
+        assert_eq!(grant("placet run q --command=unsandboxed"), Some(Some(CommandGrant::Unsandboxed)));
+        assert_eq!(grant("placet run q --command=yes"), None);
+        assert_eq!(grant("placet run q --writable"), None, "there is nothing to write in");
+    }
+}
