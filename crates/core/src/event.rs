@@ -212,6 +212,9 @@ pub struct RunStarted {
     pub input: Vec<Arc<Item>>,
     /// What the run may do, in order.
     pub grants: Vec<GrantRecord>,
+    /// Tools that the model is told of after those, and that somebody else answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<Arc<ToolDefinition>>,
     /// Knobs of its turns.
     #[serde(default)]
     pub controls: Controls,

@@ -218,6 +218,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             instructions: Some("Be brief.".into()),
             input: vec![items()[0].clone()],
             grants: vec![GrantRecord { capability: "bank".into(), tools: vec![definition()], unredacted: true }],
+            declared: Vec::new(),
             controls: request().controls,
             tool_choice: ToolChoice::Required,
             limits: Limits { time_ms: Some(1000), tokens: Some(5), cost, ..Limits::default() },
