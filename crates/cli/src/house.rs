@@ -1,0 +1,106 @@
+//! What every command stands on: the environment, the store, and who knows which secrets.
+
+use crate::args::Global;
+use crate::failure::{Code, Failure};
+use crate::output::Output;
+use crate::{home, vars};
+use placet_core::redact::SecretRegistry;
+use placet_core::{Env, Redactor, RunId};
+use placet_observe::{ListedRun, RunStanding, list_runs};
+use placet_store::{SharedStore, SqliteStore, Tenant};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How many runs one read of the list gives.
+const PAGE: usize = 1_000;
+
+/// What every command stands on.
+pub(crate) struct House {
+    pub(crate) env: Env,
+    pub(crate) output: Output,
+    pub(crate) tenant: Tenant,
+    pub(crate) home: PathBuf,
+    pub(crate) redactor: Redactor,
+}
+
+impl House {
+    pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
+        let mut secrets = SecretRegistry::new();
+        secrets.register_environment(vars::all());
+        Ok(House {
+            env: Env::system(),
+            output: Output::new(global.json, global.color, vars::var(vars::NO_COLOR).is_some()),
+            // A person's own runs; the gateway has tenants of its own.
+            tenant: Tenant::new("local"),
+            home: home::locate(global.home.as_deref())?,
+            redactor: secrets.redactor(),
+        })
+    }
+
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.home.join(home::STORE_FILE)
+    }
+
+    /// The store, made if there is none yet.
+    pub(crate) fn open_store(&self) -> Result<SharedStore, Failure> {
+        home::ensure(&self.home)?;
+        let store = SqliteStore::open(self.store_path(), Default::default())?;
+        Ok(Arc::new(store))
+    }
+
+    /// The store for a command that only reads; that there is none yet is no error of the store's.
+    pub(crate) fn existing_store(&self) -> Result<SharedStore, Failure> {
+        if self.store_path().exists() {
+            return self.open_store();
+        }
+        Err(Failure::new(Code::NotFound, format!("there are no runs in {} yet", self.home.display()))
+            .hint("`placet run \"…\"` makes the first one; --home names another folder"))
+    }
+
+    /// The run that `given` names: its id, the start of it, or `last`.
+    pub(crate) async fn find_run(&self, store: &SharedStore, given: &str) -> Result<RunId, Failure> {
+        if let Ok(id) = RunId::parse(given)
+            && !placet_observe::events_between(&**store, &self.tenant, &id, 0, 1).await?.is_empty()
+        {
+            return Ok(id);
+        }
+        let mut runs: Vec<ListedRun> = Vec::new();
+        loop {
+            let page = list_runs(&**store, &self.tenant, runs.last().map(|run| &run.entry), PAGE).await?;
+            let more = page.len() == PAGE && given != "last";
+            runs.extend(page);
+            if !more {
+                break;
+            }
+        }
+        if given == "last" {
+            return runs.first().map(|run| run.entry.run.clone()).ok_or_else(|| {
+                Failure::new(Code::NotFound, "there are no runs yet").hint("`placet run \"…\"` makes the first one")
+            });
+        }
+        let begins = |run: &&ListedRun| {
+            let id = run.entry.run.as_str();
+            id.starts_with(given) || id.strip_prefix("run_").is_some_and(|body| body.starts_with(given))
+        };
+        let mut found = runs.iter().filter(begins);
+        match (found.next(), found.next()) {
+            (Some(run), None) => Ok(run.entry.run.clone()),
+            (Some(one), Some(other)) => Err(Failure::new(
+                Code::Usage,
+                format!("{given:?} is the start of several runs, {} and {} among them", one.entry.run, other.entry.run),
+            )
+            .hint("give more of the id")),
+            (None, _) => Err(Failure::new(Code::NotFound, format!("there is no run {given:?}"))
+                .hint("`placet runs list` shows the runs there are")),
+        }
+    }
+}
+
+/// How a run stands, in a word or two.
+pub(crate) fn standing(standing: &RunStanding) -> String {
+    match standing {
+        RunStanding::Running { owner, .. } => format!("running ({owner})"),
+        RunStanding::Interrupted => "interrupted".to_owned(),
+        RunStanding::Ended { end } => end.to_string(),
+    }
+}
