@@ -18,7 +18,7 @@ use crate::open::{open_enum, open_words};
 use crate::outcome::ToolResult;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolDefinition};
-use crate::turn::{Controls, ToolChoice, Turn};
+use crate::turn::{Controls, ProviderState, ToolChoice, Turn};
 use crate::usage::{Money, Price, Usage};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -210,6 +210,9 @@ pub struct RunStarted {
     pub instructions: Option<Arc<str>>,
     /// The conversation at the start.
     pub input: Vec<Arc<Item>>,
+    /// What the provider needs to go on with an earlier run's conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_state: Option<ProviderState>,
     /// What the run may do, in order.
     pub grants: Vec<GrantRecord>,
     /// Tools that the model is told of after those, and that somebody else answers.

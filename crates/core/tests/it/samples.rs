@@ -217,6 +217,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             model: "gpt-5.4".into(),
             instructions: Some("Be brief.".into()),
             input: vec![items()[0].clone()],
+            provider_state: None,
             grants: vec![GrantRecord { capability: "bank".into(), tools: vec![definition()], unredacted: true }],
             declared: Vec::new(),
             controls: request().controls,
