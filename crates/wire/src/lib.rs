@@ -14,5 +14,12 @@
 //! Input and output; deciding whether to try again; dropping what a protocol cannot express (it refuses, or reports what it
 //! left out). No other crate knows a provider's field names.
 
+mod encoded;
+mod failure;
 pub mod names;
+pub mod openai_chat;
+pub mod sse;
 pub mod tools;
+
+pub use encoded::{Encoded, Omission};
+pub use failure::{decode_error, request_id};

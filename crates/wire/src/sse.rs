@@ -1,0 +1,235 @@
+//! The one decoder and the one encoder of server-sent events. Neither does input or output.
+//!
+//! Bytes are buffered as bytes and cut into lines first; text is decoded line by line after that, so that a character
+//! split over two pieces is whole again. Lines end with LF, CRLF or CR. What this module does not know (fields, comments)
+//! is passed over.
+
+use std::collections::VecDeque;
+
+/// The longest event that is taken by default: 16 MiB. One event of a model holds at most a whole answer.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+/// One event of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its name, where the stream gave one.
+    pub event: Option<String>,
+    /// Its data; the lines of one event are joined by LF.
+    pub data: String,
+    /// Its id, where this event set one.
+    pub id: Option<String>,
+    /// The time to wait before connecting again, in milliseconds, where this event set one.
+    pub retry: Option<u64>,
+}
+
+/// An event is longer than the decoder takes. Nothing after it is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event of the stream is longer than the limit of {limit} bytes")]
+pub struct EventTooLong {
+    /// The limit in bytes.
+    pub limit: usize,
+}
+
+/// Takes bytes as they arrive and gives events.
+///
+/// ```
+/// let mut decoder = placet_wire::sse::SseDecoder::new();
+/// decoder.push(b"data: on").unwrap();
+/// assert_eq!(decoder.next_event(), None);
+/// decoder.push(b"e\r\n\r\n").unwrap();
+/// assert_eq!(decoder.next_event().unwrap().data, "one");
+/// ```
+#[derive(Debug)]
+pub struct SseDecoder {
+    limit: usize,
+    /// The beginning of a line whose end has not come.
+    line: Vec<u8>,
+    /// The last byte was a CR that ended a line: an LF right after it belongs to that end.
+    after_cr: bool,
+    /// No line has been read yet, so a byte order mark may stand before it.
+    at_start: bool,
+    event: SseEvent,
+    data: Vec<u8>,
+    has_data: bool,
+    ready: VecDeque<SseEvent>,
+    failed: Option<EventTooLong>,
+}
+
+impl Default for SseDecoder {
+    fn default() -> Self {
+        SseDecoder::new()
+    }
+}
+
+impl SseDecoder {
+    /// A decoder that takes events of up to [`MAX_EVENT_BYTES`].
+    #[must_use]
+    pub fn new() -> Self {
+        SseDecoder::with_limit(MAX_EVENT_BYTES)
+    }
+
+    /// A decoder that takes events of up to `limit` bytes.
+    #[must_use]
+    pub fn with_limit(limit: usize) -> Self {
+        SseDecoder {
+            limit,
+            line: Vec::new(),
+            after_cr: false,
+            at_start: true,
+            event: SseEvent::default(),
+            data: Vec::new(),
+            has_data: false,
+            ready: VecDeque::new(),
+            failed: None,
+        }
+    }
+
+    /// Takes the next bytes. What they complete is then given by [`SseDecoder::next_event`].
+    ///
+    /// # Errors
+    /// [`EventTooLong`], from then on always. Events that were whole before it are still given.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), EventTooLong> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+                self.bound(self.line.len() + bytes.len())?;
+                self.line.extend_from_slice(bytes);
+                return Ok(());
+            };
+            self.bound(self.line.len() + end)?;
+            self.after_cr = bytes[end] == b'\r';
+            if self.line.is_empty() {
+                self.end_line(&bytes[..end]);
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(&bytes[..end]);
+                self.end_line(&line);
+                line.clear();
+                self.line = line;
+            }
+            bytes = &bytes[end + 1..];
+        }
+        Ok(())
+    }
+
+    /// The next whole event, if there is one.
+    pub fn next_event(&mut self) -> Option<SseEvent> {
+        self.ready.pop_front()
+    }
+
+    /// The stream has ended: gives what came after the last blank line, which a server that closes at once leaves open.
+    /// Whoever uses it must bear that its data may be cut.
+    pub fn finish(&mut self) -> Option<SseEvent> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(event);
+        }
+        if self.failed.is_some() {
+            return None;
+        }
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.end_line(&line);
+        }
+        self.dispatch();
+        self.ready.pop_front()
+    }
+
+    fn bound(&mut self, line: usize) -> Result<(), EventTooLong> {
+        if self.data.len() + line <= self.limit {
+            return Ok(());
+        }
+        let error = EventTooLong { limit: self.limit };
+        self.failed = Some(error);
+        (self.line, self.data) = (Vec::new(), Vec::new());
+        Err(error)
+    }
+
+    fn end_line(&mut self, line: &[u8]) {
+        let line =
+            if std::mem::take(&mut self.at_start) { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
+        if line.is_empty() {
+            self.dispatch();
+            return;
+        }
+        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => self.event.event = Some(text()),
+            b"id" if !value.contains(&0) => self.event.id = Some(text()),
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                self.event.retry = text().parse().ok()
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let mut event = std::mem::take(&mut self.event);
+        if !std::mem::take(&mut self.has_data) {
+            return;
+        }
+        event.data = match String::from_utf8(std::mem::take(&mut self.data)) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+        event.event = event.event.filter(|name| !name.is_empty());
+        self.ready.push_back(event);
+    }
+}
+
+/// Appends an event to `out` as bytes of a stream.
+///
+/// Lines of the data that end with CR or CRLF come out as if they ended with LF, because the format cannot tell them
+/// apart. Line breaks in a name or id are left out.
+pub fn encode(event: &SseEvent, out: &mut Vec<u8>) {
+    let mut field = |name: &str, value: &str| {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend(value.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        out.push(b'\n');
+    };
+    if let Some(name) = &event.event {
+        field("event", name);
+    }
+    if let Some(id) = &event.id {
+        field("id", id);
+    }
+    if let Some(retry) = event.retry {
+        field("retry", &retry.to_string());
+    }
+    let mut rest = event.data.as_str();
+    loop {
+        let end = rest.find(['\n', '\r']);
+        field("data", &rest[..end.unwrap_or(rest.len())]);
+        let Some(end) = end else { break };
+        rest = rest[end..].strip_prefix("\r\n").unwrap_or(&rest[end + 1..]);
+    }
+    out.push(b'\n');
+}
+
+/// Appends a comment to `out`: keeps a connection open and means nothing to the reader.
+pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b": ");
+    out.extend(text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+    out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests;
