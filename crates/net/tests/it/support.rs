@@ -2,10 +2,11 @@
 
 use placet_core::env::ManualClock;
 use placet_core::{BoxFuture, Env, Timestamp};
-use placet_net::{Client, ClientOptions, Request, Resolver, Url};
+use placet_net::{Client, ClientOptions, Request, Resolver, Timeouts, Url};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -121,7 +122,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 /// The head of an answer in chunks.
 pub(crate) const CHUNKED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
 
+/// A client on the real clock. Its time limit bites only where a test would otherwise hang.
 pub(crate) fn client(options: ClientOptions) -> Client {
+    let options = options.timeouts(Timeouts::default().within(Duration::from_secs(20)));
     Client::new(options, Env::system()).unwrap()
 }
 
