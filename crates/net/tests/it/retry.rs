@@ -93,7 +93,7 @@ async fn cancelling_ends_it_between_attempts() {
     let (response, ()) = tokio::join!(ask, async {
         let mut peer = server.accept().await;
         peer.request().await;
-        peer.answer("503 Service Unavailable", "retry-after: 30\r\n", "down").await;
+        peer.answer("503 Service Unavailable", "retry-after: 9\r\n", "down").await;
     });
     assert!(matches!(response, Err(NetError::Cancelled)));
 }
