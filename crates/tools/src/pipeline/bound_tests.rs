@@ -104,6 +104,10 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn many_parts_fit_their_bound(texts in prop::collection::vec("(?s).{0,60}", 0..400), room in 256_usize..4000) {

@@ -228,7 +228,6 @@ mod tests {
         days: Vec<Day>,
     }
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
     enum Unit {
         /// The one with the freezing point at zero.
         Celsius,

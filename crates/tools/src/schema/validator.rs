@@ -42,14 +42,14 @@ impl Validator {
     /// # Errors
     /// [`InvalidSchema`] when it is no JSON Schema, or refers to something outside of itself.
     pub fn compile(schema: &Value) -> Result<Self, InvalidSchema> {
-        Self::compile_with(schema, jsonschema::options().offline())
+        Self::compile_with(schema, jsonschema::options().offline().should_validate_formats(false))
     }
 
     pub(crate) fn compile_with(
         schema: &Value,
         options: jsonschema::ValidationOptions<'_>,
     ) -> Result<Self, InvalidSchema> {
-        match options.should_validate_formats(false).build(schema) {
+        match options.build(schema) {
             Ok(compiled) => Ok(Validator { compiled }),
             Err(error) => Err(InvalidSchema(match error.instance_path().as_str() {
                 "" => clipped(&error.to_string()),
