@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn other_names_go_out_under_an_alias_and_come_back() {
         let odd = ["", "mcp:crm.lookup", "mcp:crm_lookup", "größe", &"x".repeat(65), &format!("{}y", "x".repeat(65))];
-        let tools: Vec<ToolName> = odd.iter().map(|name| ToolName::new(name)).collect();
+        let tools: Vec<ToolName> = odd.iter().map(ToolName::new).collect();
         let names = Names::of(&tools);
         let mut seen = std::collections::BTreeSet::new();
         for tool in &tools {
