@@ -1,2 +1,81 @@
-//! The program `placet`.
-fn main() {}
+//! The program `placet`: agents that can do nothing but what they are handed, on the command line.
+//!
+//! [`args`] is the command line as typed; each command is a file in [`commands`]; [`output`] is the one place that
+//! prints, [`vars`] the one that reads the environment; a command that cannot do what was asked ends with a
+//! [`failure::Failure`], which carries the exit code.
+
+mod approver;
+mod args;
+mod commands;
+mod failure;
+mod grants;
+mod home;
+mod house;
+mod interrupt;
+mod models;
+mod output;
+mod render;
+mod vars;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use failure::{Code, Done, Failure};
+use house::House;
+use output::{Output, Tone};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.global.json, cli.global.color, vars::var(vars::NO_COLOR).is_some());
+    // One thread is enough for one agent; handlers that block run beside it.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&output, Failure::new(Code::Failed, format!("the task runtime cannot start: {error}"))),
+    };
+    let done = runtime.block_on(dispatch(&cli));
+    // A question on the terminal that nobody answered must not hold the program up.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&output, failure),
+    }
+}
+
+async fn dispatch(cli: &Cli) -> Done {
+    if let Command::Completions { shell } = &cli.command {
+        return completions(*shell);
+    }
+    let house = House::new(&cli.global)?;
+    match &cli.command {
+        Command::Run(args) => commands::run::run(&house, args).await,
+        Command::Runs(command) => commands::runs::runs(&house, command).await,
+        Command::Audit(command) => commands::audit::audit(&house, command).await,
+        Command::Tools(args) => commands::tools::tools(&house, args).await,
+        Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
+        Command::Completions { .. } => Ok(()),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Done {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "placet", &mut script);
+    Output::new(false, args::ColorChoice::Never, true).out(&String::from_utf8_lossy(&script));
+    Ok(())
+}
+
+fn report(output: &Output, failure: Failure) -> ExitCode {
+    let code = failure.code;
+    if let Some(message) = &failure.message {
+        if output.json {
+            output.json_line(&serde_json::json!({
+                "error": { "message": message, "hints": failure.hints, "exit_code": code as u8 }
+            }));
+        } else {
+            output.note(&format!("{} {}", output.paint_note(Tone::Bad, "error:"), output::printable(message)));
+            for hint in &failure.hints {
+                output.note(&format!("{} {}", output.paint_note(Tone::Quiet, "hint:"), output::printable(hint)));
+            }
+        }
+    }
+    code.into()
+}

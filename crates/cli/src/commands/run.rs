@@ -1,0 +1,225 @@
+//! `placet run` and `placet runs resume`: an agent at work.
+
+use crate::approver::TerminalApprover;
+use crate::args::{LimitArgs, ModelArgs, ResumeArgs, RunArgs};
+use crate::failure::{Code, Done, Failure};
+use crate::grants::Launch;
+use crate::house::House;
+use crate::render::Render;
+use crate::{interrupt, models};
+use placet_core::event::EventBody;
+use placet_core::turn::Controls;
+use placet_core::{Cursor, Limits, Money, Price, RunId};
+use placet_observe::{Ending, events_between};
+use placet_runtime::{RunHandle, Runtime, RunResult};
+use placet_store::SharedStore;
+use std::io::Read;
+use std::sync::Arc;
+
+/// Longer than anything a person asks; a pipe that never ends must not fill the memory.
+const MAX_QUESTION_BYTES: u64 = 8 << 20;
+
+pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
+    let question = question(&args.question)?;
+    let id = args.id.as_deref().map(RunId::parse).transpose();
+    let id = id.map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+    let (limits, price) = limits(&args.limits)?;
+    let launch = Launch::new(&args.grants, Some(&args.model))?;
+    let grants = launch.grants(house)?;
+    let target = models::choose(house, &args.model).await?;
+    if let Some(why) = &target.note
+        && !house.output.json
+    {
+        house.output.note(why);
+    }
+    let runtime = runtime(house, house.open_store()?);
+    let mut builder = runtime
+        .run((target.provider, target.model))
+        .input(question)
+        .controls(controls(&args.model))
+        .limits(limits)
+        .price(price)
+        .launch(launch.to_map());
+    if let Some(id) = id {
+        builder = builder.id(id);
+    }
+    if let Some(text) = &args.instructions {
+        builder = builder.instructions(text);
+    }
+    if args.grants.no_redaction {
+        builder = builder.unredacted();
+    }
+    for grant in grants {
+        builder = builder.grant(grant);
+    }
+    let handle = builder.start().await?;
+    watch(house, handle, Cursor::START).await
+}
+
+pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
+    let store = house.existing_store()?;
+    let run = house.find_run(&store, &args.run.run).await?;
+    let first = events_between(&*store, &house.tenant, &run, 0, 1).await?;
+    let Some(EventBody::RunStarted(started)) = first.first().map(|event| &event.body) else {
+        return Err(Failure::new(Code::Failed, format!("the journal of {run} does not begin with its start"))
+            .hint(format!("`placet audit verify {run}` shows what is wrong with it")));
+    };
+    let mut launch = Launch::from_map(&started.launch)?;
+    if let Some(url) = &args.base_url {
+        launch.base_url = Some(url.clone());
+    }
+    let provider = models::again(house, started.provider.as_str(), &started.model, launch.base_url.as_deref())?;
+    let mut builder = runtime(house, store).resume(run.clone()).provider(provider);
+    for grant in launch.grants(house)? {
+        builder = builder.grant(grant);
+    }
+    let handle = builder.start().await?;
+    watch(house, handle, Cursor::START).await
+}
+
+fn runtime(house: &House, store: SharedStore) -> Runtime {
+    Runtime::builder(house.env.clone(), store)
+        .tenant(house.tenant.clone())
+        .owner(format!("process {}", std::process::id()))
+        .redactor(house.redactor.clone())
+        .approver(Arc::new(TerminalApprover::new(&house.env, house.output, house.redactor.clone())))
+        .build()
+}
+
+/// Shows a run until its end. The first Ctrl-C cancels it; a second one leaves it where it is, to be resumed.
+async fn watch(house: &House, handle: RunHandle, from: Cursor) -> Done {
+    let run = handle.id().clone();
+    let cancel = handle.cancellation();
+    let mut events = handle.events(from);
+    let mut render = Render::new(&house.output, house.redactor.clone());
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(Ok(event)) => render.event(&event),
+                // What went wrong is told by the result.
+                Some(Err(_)) | None => break,
+            },
+            () = interrupt::pressed() => {
+                render.end_line();
+                if cancel.is_cancelled() {
+                    house.output.note(&format!("left as it is; `placet runs resume {run}` goes on with it"));
+                    return Err(Failure::told(Code::Cancelled));
+                }
+                house.output.note("stopping (press Ctrl-C again to leave at once) …");
+                cancel.cancel();
+            }
+        }
+    }
+    let result = handle.wait().await.map_err(|error| {
+        Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded"))
+    })?;
+    if result.end == Ending::Cancelled && !house.output.json {
+        house.output.note(&format!("cancelled; `placet runs show {run}` shows what it did"));
+    }
+    ended(&result)
+}
+
+fn ended(result: &RunResult) -> Done {
+    match (&result.failure, code_of_end(&result.end)) {
+        // The renderer has shown the failure.
+        (Some(failure), _) => Err(Failure::told(crate::failure::code_of(&failure.kind))),
+        (None, Some(code)) => Err(Failure::told(code)),
+        (None, None) => Ok(()),
+    }
+}
+
+/// The exit code of an end, where it is not success.
+pub(crate) fn code_of_end(end: &Ending) -> Option<Code> {
+    match end {
+        Ending::Completed | Ending::HandedBack => None,
+        Ending::LimitReached => Some(Code::LimitReached),
+        Ending::Cancelled => Some(Code::Cancelled),
+        _ => Some(Code::Failed),
+    }
+}
+
+fn question(given: &str) -> Result<String, Failure> {
+    let text = if given == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().lock().take(MAX_QUESTION_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|error| Failure::new(Code::Usage, format!("standard input cannot be read as text: {error}")))?;
+        text
+    } else {
+        given.to_owned()
+    };
+    if text.len() as u64 > MAX_QUESTION_BYTES {
+        return Err(Failure::new(Code::Usage, format!("the question is longer than {MAX_QUESTION_BYTES} bytes"))
+            .hint("put it into a file and hand that over with --files"));
+    }
+    if text.trim().is_empty() {
+        return Err(Failure::new(Code::Usage, "nothing was asked").hint("say what you want: placet run \"…\""));
+    }
+    Ok(text)
+}
+
+fn controls(args: &ModelArgs) -> Controls {
+    Controls { temperature: args.temperature, max_output_tokens: args.max_output_tokens, ..Controls::default() }
+}
+
+fn limits(args: &LimitArgs) -> Result<(Limits, Option<Price>), Failure> {
+    let price = args.price.as_deref().map(price).transpose()?;
+    let cost = args.max_cost.as_deref().map(Money::parse).transpose();
+    let cost = cost.map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+    if cost.is_some() && price.is_none() {
+        return Err(Failure::new(Code::Usage, "--max-cost needs a price to reckon with")
+            .hint("give the model's prices per million tokens, for example --price 2,10"));
+    }
+    let default = Limits::default();
+    let limits = Limits {
+        rounds: args.max_rounds.unwrap_or(default.rounds),
+        time_ms: args.max_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        tokens: args.max_tokens,
+        cost,
+        ..default
+    };
+    Ok((limits, price))
+}
+
+fn price(text: &str) -> Result<Price, Failure> {
+    let wrong = || {
+        Failure::new(Code::Usage, format!("{text:?} are no prices"))
+            .hint("give input,output or input,output,cached-input in US dollars per million tokens, for example 2,10,0.2")
+    };
+    let parts: Result<Vec<_>, _> = text.split(',').map(|part| Money::parse(part).map(|money| money.0)).collect();
+    match parts.as_deref() {
+        Ok([input, output]) => {
+            Ok(Price { input: *input, output: *output, cache_read: None, cache_write: None, cache_write_long: None })
+        }
+        Ok([input, output, cached]) => Ok(Price {
+            input: *input,
+            output: *output,
+            cache_read: Some(*cached),
+            cache_write: None,
+            cache_write_long: None,
+        }),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn prices_are_two_or_three_amounts() {
+        assert_eq!(price("2,10").expect("prices").output.to_string(), "10");
+        assert_eq!(price("2, 10, 0.2").expect("prices").cache_read.unwrap().to_string(), "0.2");
+        for text in ["", "2", "2,", "a,b", "1,2,3,4", "-1,2"] {
+            assert_eq!(price(text).expect_err(text).code, Code::Usage);
+        }
+    }
+
+    #[test]
+    fn a_limit_on_money_needs_a_price() {
+        let args = LimitArgs { max_cost: Some("1".into()), ..LimitArgs::default() };
+        assert!(limits(&args).expect_err("no price").message.unwrap().contains("price"));
+        let args = LimitArgs { price: Some("1,2".into()), ..args };
+        assert_eq!(limits(&args).expect("fits").0.cost, Some(Money::parse("1").unwrap()));
+    }
+}
