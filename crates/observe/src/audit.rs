@@ -1,0 +1,299 @@
+//! Whether a journal is whole: its chain, its numbers, and that everything that started has exactly one end.
+
+use crate::error::Result;
+use crate::journal::{RECORD_FORMAT, sealed};
+use crate::layout;
+use crate::runs::{LastRecord, RunEntry};
+use placet_core::event::{EventBody, RunEnd};
+use placet_core::record::{Chain, Record};
+use placet_core::{ApprovalId, CallId, RunId};
+use placet_store::{Direction, LogName, Store, Tenant};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+const PAGE: usize = 500;
+
+/// What was found in the journal of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// The run, as its journal is named.
+    pub run: String,
+    /// How many records were read.
+    pub records: u64,
+    /// The last record; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastRecord>,
+    /// Whether it has ended. One that has not may have calls without an answer.
+    pub ended: bool,
+    /// What is wrong, in the order of the records.
+    pub problems: Vec<AuditProblem>,
+}
+
+impl Verification {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something that is wrong with a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditProblem {
+    /// The number of the record; 0 where it is about the journal as a whole.
+    pub number: u64,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl fmt::Display for AuditProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            0 => f.write_str(&self.problem),
+            number => write!(f, "record {number}: {}", self.problem),
+        }
+    }
+}
+
+/// Verifies the journal of one run.
+///
+/// # Errors
+/// [`ObserveError::Store`](crate::ObserveError::Store) where the store fails. What is wrong with the journal is a result,
+/// not an error; a run without a journal has the problem that it has none.
+pub async fn verify(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<Verification> {
+    verify_log(store, &layout::journal(tenant, run), run.as_str()).await
+}
+
+/// Verifies every journal of a tenant, and that no run of the list lost its journal or the tail of it.
+///
+/// # Errors
+/// [`ObserveError`](crate::ObserveError) where the store fails or a line of the list cannot be read.
+pub async fn verify_all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Verification>> {
+    let mut found = Vec::new();
+    let prefix = layout::journals(tenant);
+    let mut beyond: Option<LogName> = None;
+    loop {
+        let logs = store.logs(&prefix, beyond.as_ref(), PAGE).await?;
+        for (log, _) in &logs {
+            let run = match log.key().parts()?.pop() {
+                Some(placet_store::KeyPart::Text(run)) => run,
+                _ => log.to_string(),
+            };
+            found.push(verify_log(store, log, &run).await?);
+        }
+        if logs.len() < PAGE {
+            break;
+        }
+        beyond = logs.into_iter().next_back().map(|(log, _)| log);
+    }
+    compare_with_list(store, tenant, &mut found).await?;
+    Ok(found)
+}
+
+/// The chain shows every change but one: records cut off at the end. The list of runs remembers the last record.
+async fn compare_with_list(store: &dyn Store, tenant: &Tenant, found: &mut Vec<Verification>) -> Result<()> {
+    let places: HashMap<String, usize> =
+        found.iter().enumerate().map(|(place, one)| (one.run.clone(), place)).collect();
+    let prefix = layout::entries(tenant);
+    let mut beyond = None;
+    loop {
+        let cells = store.cells(&prefix, beyond.as_ref(), Direction::Forward, PAGE).await?;
+        for cell in &cells {
+            let entry: RunEntry = cell.value.from_json(crate::runs::FORMAT)?;
+            match places.get(entry.run.as_str()).and_then(|place| found.get_mut(*place)) {
+                None => {
+                    let mut missing = Verification::empty(entry.run.as_str());
+                    missing.report(0, "the list of runs names it, but it has no records".to_owned());
+                    found.push(missing);
+                }
+                Some(verification) => {
+                    if entry.last.is_some() && entry.last != verification.last {
+                        let problem = "its last record is not the one that the list of runs remembers: records are missing at the end, or were changed";
+                        verification.report(0, problem.to_owned());
+                    }
+                }
+            }
+        }
+        if cells.len() < PAGE {
+            return Ok(());
+        }
+        beyond = cells.into_iter().next_back().map(|cell| cell.key);
+    }
+}
+
+async fn verify_log(store: &dyn Store, log: &LogName, run: &str) -> Result<Verification> {
+    let mut audit = Audit::new(run);
+    loop {
+        let page = store.log(log, audit.read, PAGE).await?;
+        for entry in &page {
+            audit.read = entry.number;
+            if entry.value.format > RECORD_FORMAT {
+                let problem = format!("it has format {}, which a newer program wrote", entry.value.format);
+                audit.verification.report(entry.number, problem);
+                return Ok(audit.verification);
+            }
+            let record = match RunId::parse(run) {
+                Ok(run) => sealed(&run, entry).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            let checked = record.and_then(|sealed| {
+                let record = audit.chain.check(&sealed).map_err(|error| error.to_string())?;
+                audit.verification.last = Some(LastRecord { number: record.number, hash: sealed.hash });
+                Ok(record)
+            });
+            match checked {
+                Ok(record) => audit.take(&record),
+                Err(problem) => {
+                    // Whatever follows a broken link cannot be told from what was put in.
+                    audit.verification.report(entry.number, problem);
+                    return Ok(audit.verification);
+                }
+            }
+        }
+        if page.len() < PAGE {
+            return Ok(audit.close());
+        }
+    }
+}
+
+impl Verification {
+    fn empty(run: &str) -> Self {
+        Verification { run: run.to_owned(), records: 0, last: None, ended: false, problems: Vec::new() }
+    }
+
+    fn report(&mut self, number: u64, problem: String) {
+        self.problems.push(AuditProblem { number, problem });
+    }
+}
+
+/// The rules of starts and ends, record by record.
+struct Audit {
+    verification: Verification,
+    chain: Chain,
+    /// The number of the last entry that was read.
+    read: u64,
+    started: bool,
+    /// Calls that finished turns ask for.
+    asked: HashSet<CallId>,
+    requested: HashSet<CallId>,
+    answered: HashSet<CallId>,
+    questions: HashSet<ApprovalId>,
+    decided: HashSet<ApprovalId>,
+    turns: u32,
+    handed_back: bool,
+}
+
+impl Audit {
+    fn new(run: &str) -> Self {
+        Audit {
+            verification: Verification::empty(run),
+            chain: Chain::new(),
+            read: 0,
+            started: false,
+            asked: HashSet::new(),
+            requested: HashSet::new(),
+            answered: HashSet::new(),
+            questions: HashSet::new(),
+            decided: HashSet::new(),
+            turns: 0,
+            handed_back: false,
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        let number = record.number;
+        self.verification.records += 1;
+        if record.run.as_str() != self.verification.run {
+            self.report(number, format!("it belongs to {}", record.run));
+        }
+        if self.verification.ended {
+            self.report(number, format!("{} comes after the end of the run", record.event.kind()));
+        }
+        if !self.started && !matches!(record.event, EventBody::RunStarted(_)) {
+            self.report(number, format!("{} comes before the start of the run", record.event.kind()));
+        }
+        match &record.event {
+            EventBody::RunStarted(_) => {
+                if std::mem::replace(&mut self.started, true) {
+                    self.report(number, "the run starts a second time".to_owned());
+                }
+            }
+            EventBody::TurnCompleted(completed) => {
+                self.turns += 1;
+                if completed.number != self.turns {
+                    self.report(number, format!("expected turn {} and found turn {}", self.turns, completed.number));
+                }
+                for call in completed.turn.calls() {
+                    if !self.asked.insert(call.id.clone()) {
+                        self.report(number, format!("{} is asked for a second time", call.id));
+                    }
+                }
+            }
+            EventBody::CallRequested(requested) => {
+                let call = &requested.call.id;
+                if !self.asked.contains(call) {
+                    self.report(number, format!("no turn asked for {call}"));
+                }
+                if !self.requested.insert(call.clone()) {
+                    self.report(number, format!("{call} is requested a second time"));
+                }
+            }
+            EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => {
+                let call = &ended.result.call;
+                if !self.requested.contains(call) {
+                    self.report(number, format!("{call} has an end and was never requested"));
+                }
+                if !self.answered.insert(call.clone()) {
+                    self.report(number, format!("{call} has a second end"));
+                }
+            }
+            EventBody::ApprovalRequested(asked) => {
+                if !self.questions.insert(asked.approval.clone()) {
+                    self.report(number, format!("{} is asked a second time", asked.approval));
+                }
+            }
+            EventBody::ApprovalApproved(decided) | EventBody::ApprovalDenied(decided) => {
+                if !self.questions.contains(&decided.approval) {
+                    self.report(number, format!("{} is decided and was never asked", decided.approval));
+                }
+                if !self.decided.insert(decided.approval.clone()) {
+                    self.report(number, format!("{} is decided a second time", decided.approval));
+                }
+            }
+            EventBody::RunCompleted(completed) => {
+                self.verification.ended = true;
+                self.handed_back = completed.end == RunEnd::HandedBack;
+            }
+            EventBody::RunFailed(_) => self.verification.ended = true,
+            _ => {}
+        }
+    }
+
+    fn report(&mut self, number: u64, problem: String) {
+        self.verification.report(number, problem);
+    }
+
+    fn close(mut self) -> Verification {
+        if self.verification.records == 0 {
+            self.report(0, "it has no records".to_owned());
+        }
+        if self.verification.ended {
+            let open = |calls: &HashSet<CallId>, answered: &HashSet<CallId>| {
+                let mut open: Vec<String> = calls.difference(answered).map(ToString::to_string).collect();
+                open.sort();
+                open
+            };
+            for call in open(&self.requested, &self.answered) {
+                self.report(0, format!("{call} was requested and has no end, though the run has ended"));
+            }
+            // A round that is handed back is answered by whoever declared its tools.
+            if !self.handed_back {
+                for call in open(&self.asked, &self.requested) {
+                    self.report(0, format!("{call} was asked for and never requested, though the run has ended"));
+                }
+            }
+        }
+        self.verification
+    }
+}

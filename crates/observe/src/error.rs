@@ -1,0 +1,64 @@
+//! What can go wrong with reading a journal.
+
+use placet_core::record::RecordError;
+use placet_core::{Diagnose, ErrorKind, RunId};
+use placet_store::StoreError;
+
+/// A result of reading journals.
+pub type Result<T, E = ObserveError> = std::result::Result<T, E>;
+
+/// Why a journal could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// There is no such run.
+    #[error("there is no run {run} in this store")]
+    NotFound {
+        /// The run that was asked for.
+        run: RunId,
+    },
+    /// A record is altered, missing, or of a newer version.
+    #[error("record {number} of {run}: {source}")]
+    Record {
+        /// The run.
+        run: RunId,
+        /// The number under which the store keeps the record.
+        number: u64,
+        /// What is wrong with it.
+        #[source]
+        source: RecordError,
+    },
+    /// A line of an export is none.
+    #[error("line {line} is no exported record: {problem}")]
+    Line {
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Diagnose for ObserveError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            ObserveError::NotFound { .. } => ErrorKind::NotFound,
+            ObserveError::Record { source: RecordError::Version { .. }, .. } => ErrorKind::Unsupported,
+            ObserveError::Record { .. } => ErrorKind::Storage,
+            ObserveError::Line { .. } => ErrorKind::InvalidRequest,
+            ObserveError::Store(error) => error.kind(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            ObserveError::NotFound { .. } => vec!["List the runs of the store to see which there are.".to_owned()],
+            ObserveError::Record { source: RecordError::Version { .. }, .. } => Vec::new(),
+            ObserveError::Record { run, .. } => vec![format!("Verify {run} to see everything that is wrong with it.")],
+            ObserveError::Line { .. } => Vec::new(),
+            ObserveError::Store(error) => error.hints(),
+        }
+    }
+}

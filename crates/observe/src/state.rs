@@ -1,0 +1,362 @@
+//! The state of a run: the fold of its records.
+//!
+//! There is one fold. The loop pushes each record it commits and reads from the state what to do next; resume pushes
+//! the records of the journal and goes on from the same state; replay pushes them and reads the result. So a resumed run
+//! and a replayed one cannot disagree with the one that ran.
+
+use crate::result::{Ending, Failure, Payload, RunResult};
+use placet_core::event::{CallEnded, EventBody, RunStarted, TurnCompleted};
+use placet_core::{
+    CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp, ToolCall, ToolResult,
+    TurnId, Usage,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is known of a run after some of its records.
+#[derive(Clone, Debug)]
+pub struct RunState {
+    run: RunId,
+    started: Option<Arc<RunStarted>>,
+    items: Vec<Arc<Item>>,
+    /// How many of `items` are the input.
+    input: usize,
+    round: Option<Round>,
+    /// Whether the model is to be asked next.
+    turn_due: bool,
+    /// Where the conversation's content came from, all of it together.
+    origins: Origins,
+    provider_state: Option<ProviderState>,
+    stop: Option<StopReason>,
+    /// The text of the last turn.
+    text: String,
+    usage: Usage,
+    /// Absent without a price, and as soon as the cost of one turn is unknown.
+    cost: Option<Money>,
+    /// Whether some turn did not say what it used.
+    usage_unknown: bool,
+    turns: u32,
+    rounds: u32,
+    /// Turns in a row that the provider paused.
+    pauses: u32,
+    end: Option<End>,
+    clock: ActiveTime,
+}
+
+#[derive(Clone, Debug)]
+struct End {
+    ending: Ending,
+    detail: Option<String>,
+    failure: Option<Failure>,
+    partial: Option<String>,
+}
+
+/// The calls of one turn that are not all answered yet.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The turn that asked.
+    pub turn: TurnId,
+    /// Whether that turn was cut, so that its calls must not run.
+    pub cut: bool,
+    /// The calls, in the order of the turn.
+    pub calls: Vec<RoundCall>,
+}
+
+/// One call of a [`Round`].
+#[derive(Clone, Debug)]
+pub struct RoundCall {
+    /// The call.
+    pub call: ToolCall,
+    /// Whether its intent is recorded, so that its handler may have started.
+    pub requested: bool,
+    /// Whether a human was asked and has not answered, so that its handler cannot have started.
+    pub waiting: bool,
+    /// The answer, once it is recorded.
+    pub result: Option<ToolResult>,
+}
+
+/// Time in which some process worked on the run; between a crash and a resume nobody did.
+#[derive(Clone, Copy, Debug, Default)]
+struct ActiveTime {
+    before: Duration,
+    since: Timestamp,
+    last: Timestamp,
+}
+
+impl RunState {
+    /// The state before the first record.
+    #[must_use]
+    pub fn new(run: RunId) -> Self {
+        RunState {
+            run,
+            started: None,
+            items: Vec::new(),
+            input: 0,
+            round: None,
+            turn_due: false,
+            origins: Origins::none(),
+            provider_state: None,
+            stop: None,
+            text: String::new(),
+            usage: Usage::default(),
+            cost: None,
+            usage_unknown: false,
+            turns: 0,
+            rounds: 0,
+            pauses: 0,
+            end: None,
+            clock: ActiveTime::default(),
+        }
+    }
+
+    /// Takes in the next record. Live events and unknown ones change nothing.
+    pub fn push(&mut self, at: Timestamp, event: &EventBody) {
+        self.clock.last = self.clock.last.max(at);
+        match event {
+            EventBody::RunStarted(started) => {
+                self.items.clone_from(&started.input);
+                self.input = self.items.len();
+                self.items.iter().for_each(|item| self.origins.extend(&item.origin));
+                self.provider_state.clone_from(&started.provider_state);
+                self.turn_due = true;
+                self.cost = started.price.map(|_| Money::ZERO);
+                self.started = Some(Arc::new((**started).clone()));
+                self.clock = ActiveTime { before: Duration::ZERO, since: at, last: at };
+            }
+            EventBody::RunResumed(_) => {
+                let before = self.active();
+                self.clock = ActiveTime { before, since: at, last: at };
+                // Whoever waited for an answer is gone, and the question will be put again.
+            }
+            EventBody::TurnCompleted(completed) => self.turn_completed(completed),
+            EventBody::CallRequested(requested) => {
+                if let Some(call) = self.call_mut(&requested.call.id) {
+                    call.requested = true;
+                }
+            }
+            EventBody::ApprovalRequested(asked) => {
+                if let Some(call) = self.call_mut(&asked.call) {
+                    call.waiting = true;
+                }
+            }
+            EventBody::ApprovalApproved(decided) | EventBody::ApprovalDenied(decided) => {
+                if let Some(call) = self.call_mut(&decided.call) {
+                    call.waiting = false;
+                }
+            }
+            EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => self.call_ended(ended),
+            EventBody::RunCompleted(completed) => {
+                (self.usage, self.cost) = (completed.usage, completed.cost);
+                self.end = Some(End {
+                    ending: Ending::from(&completed.end),
+                    detail: completed.detail.clone(),
+                    failure: None,
+                    partial: completed.partial.clone(),
+                });
+            }
+            EventBody::RunFailed(failed) => {
+                (self.usage, self.cost) = (failed.usage, failed.cost);
+                self.end = Some(End {
+                    ending: Ending::Failed,
+                    detail: None,
+                    failure: Some(Failure {
+                        kind: failed.kind.clone(),
+                        message: failed.message.clone(),
+                        hints: failed.hints.clone(),
+                    }),
+                    partial: failed.partial.clone(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn turn_completed(&mut self, completed: &TurnCompleted) {
+        let turn = &completed.turn;
+        self.turns += 1;
+        turn.items.iter().for_each(|item| self.origins.extend(&item.origin));
+        self.items.extend(turn.items.iter().cloned());
+        self.turn_due = turn.stop == StopReason::Pause;
+        self.provider_state.clone_from(&turn.provider_state);
+        self.stop = Some(turn.stop.clone());
+        self.text = turn.text();
+        match turn.usage {
+            Some(usage) => self.usage += usage,
+            None => self.usage_unknown = true,
+        }
+        self.cost = match (self.cost, completed.cost) {
+            (Some(sum), Some(cost)) => Some(sum + cost),
+            _ => None,
+        };
+        self.pauses = if turn.stop == StopReason::Pause { self.pauses + 1 } else { 0 };
+        let calls: Vec<RoundCall> = turn
+            .calls()
+            .map(|call| RoundCall { call: call.clone(), requested: false, waiting: false, result: None })
+            .collect();
+        if !calls.is_empty() {
+            self.turn_due = false;
+            self.round = Some(Round { turn: turn.id.clone(), cut: turn.stop.is_cut(), calls });
+        }
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut RoundCall> {
+        self.round.as_mut()?.calls.iter_mut().find(|call| call.call.id == *id)
+    }
+
+    /// Keeps an answer; the last one of a round puts all of them into the conversation, in the order of the calls.
+    fn call_ended(&mut self, ended: &CallEnded) {
+        let Some(call) = self.call_mut(&ended.result.call) else { return };
+        if call.result.is_none() {
+            call.result = Some(ended.result.clone());
+        }
+        let whole = self.round.as_ref().is_some_and(|round| round.calls.iter().all(|call| call.result.is_some()));
+        let Some(round) = self.round.take_if(|_| whole) else { return };
+        let results: Vec<ToolResult> = round.calls.into_iter().filter_map(|call| call.result).collect();
+        if results.iter().any(|result| result.outcome.reason != Some(Reason::NotRun)) {
+            self.rounds += 1;
+        }
+        results.iter().for_each(|result| self.origins.extend(&result.outcome.origin));
+        self.turn_due = true;
+        self.items.extend(results.into_iter().map(|result| Arc::new(result_item(result))));
+    }
+
+    /// Which run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// How it was started; absent before its first record.
+    #[must_use]
+    pub fn started(&self) -> Option<&Arc<RunStarted>> {
+        self.started.as_ref()
+    }
+
+    /// The conversation so far, input included, answered rounds only.
+    #[must_use]
+    pub fn items(&self) -> &[Arc<Item>] {
+        &self.items
+    }
+
+    /// The round that waits for answers.
+    #[must_use]
+    pub fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
+    /// Whether the model is to be asked next: at the start, after a round, and after a pause of the provider.
+    #[must_use]
+    pub fn turn_due(&self) -> bool {
+        self.turn_due
+    }
+
+    /// Where the conversation's content came from, all of it together.
+    #[must_use]
+    pub fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// What the provider needs to go on.
+    #[must_use]
+    pub fn provider_state(&self) -> Option<&ProviderState> {
+        self.provider_state.as_ref()
+    }
+
+    /// Why the last turn ended.
+    #[must_use]
+    pub fn stop(&self) -> Option<&StopReason> {
+        self.stop.as_ref()
+    }
+
+    /// What all turns used together, as far as they said.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Whether some turn did not say what it used.
+    #[must_use]
+    pub fn usage_unknown(&self) -> bool {
+        self.usage_unknown
+    }
+
+    /// What all turns cost; absent where there is no price or some usage is unknown.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        self.cost
+    }
+
+    /// How many turns are finished.
+    #[must_use]
+    pub fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// How many rounds of calls were answered.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// How many turns in a row the provider has paused.
+    #[must_use]
+    pub fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
+    /// How long processes have worked on it, up to its last record.
+    #[must_use]
+    pub fn active(&self) -> Duration {
+        self.clock.before + self.clock.last.since(self.clock.since)
+    }
+
+    /// How it ended; absent while it has not.
+    #[must_use]
+    pub fn ending(&self) -> Option<&Ending> {
+        self.end.as_ref().map(|end| &end.ending)
+    }
+
+    /// The result of a run that has ended.
+    #[must_use]
+    pub fn result(&self) -> Option<RunResult> {
+        let end = self.end.as_ref()?;
+        let items = self.items.get(self.input..).unwrap_or_default().to_vec();
+        let owed = match (&end.ending, &self.round) {
+            (Ending::HandedBack, Some(round)) => round.calls.iter().map(|call| call.call.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let results = items.iter().filter_map(|item| match &item.body {
+            ItemBody::ToolResult(result) => Some(result),
+            _ => None,
+        });
+        let payloads = results
+            .filter_map(|result| {
+                let value = result.outcome.payload.clone()?;
+                Some(Payload { call: result.call.clone(), tool: result.tool.clone(), value })
+            })
+            .collect();
+        Some(RunResult {
+            run: self.run.clone(),
+            end: end.ending.clone(),
+            detail: end.detail.clone(),
+            failure: end.failure.clone(),
+            text: self.text.clone(),
+            partial: end.partial.clone(),
+            stop: self.stop.clone(),
+            items,
+            payloads,
+            provider_state: self.provider_state.clone(),
+            usage: self.usage,
+            cost: self.cost,
+            turns: self.turns,
+            rounds: self.rounds,
+            owed,
+        })
+    }
+}
+
+/// The item of the conversation that an answer becomes.
+fn result_item(result: ToolResult) -> Item {
+    let origin = result.outcome.origin.clone();
+    Item::new(ItemId::of_result(&result.call), origin, result)
+}
