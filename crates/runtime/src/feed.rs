@@ -1,0 +1,243 @@
+//! Live events to any number of readers.
+//!
+//! One feed a run, in the process that owns it. The producer never waits for a reader: it puts events into a ring of
+//! bounded size and wakes whoever waits. A reader is nothing but a cursor. What has left the ring it gets otherwise:
+//! records from the store, live text as one snapshot of the present turn.
+
+use placet_core::event::{Event, EventBody, Snapshot};
+use placet_core::{Cursor, RunId, Timestamp};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// The most events that the ring holds.
+const RING_EVENTS: usize = 1024;
+
+/// The most bytes of live text that the ring holds.
+const RING_BYTES: usize = 256 * 1024;
+
+/// The most events that a reader takes at once.
+const TAKE: usize = 64;
+
+/// The events of one run on their way to readers.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    run: RunId,
+    state: Mutex<FeedState>,
+    wake: Notify,
+    readers: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct FeedState {
+    ring: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// The place of the last event that is not in the ring any more.
+    floor: Cursor,
+    /// The place of the last event.
+    last: Cursor,
+    last_at: Timestamp,
+    /// How many live events there were.
+    live: u64,
+    /// The text of the present turn so far.
+    text: String,
+    closed: bool,
+}
+
+/// What a reader at some place gets next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// These events.
+    Events(Vec<Arc<Event>>),
+    /// It fell behind: the records up to that number are in the store.
+    Records(u64),
+    /// It fell behind, has all records, and missed live events: this stands for them.
+    Snapshot(Arc<Event>),
+    /// Nothing yet.
+    Wait,
+    /// Nothing any more.
+    Over,
+}
+
+impl Feed {
+    /// The feed of a run of which that many records are in the store.
+    pub(crate) fn new(run: RunId, recorded: u64) -> Arc<Self> {
+        let last = Cursor::record(recorded);
+        let state = FeedState {
+            ring: VecDeque::new(),
+            bytes: 0,
+            floor: last,
+            last,
+            last_at: Timestamp::EPOCH,
+            live: 0,
+            text: String::new(),
+            closed: false,
+        };
+        Arc::new(Feed { run, state: Mutex::new(state), wake: Notify::new(), readers: AtomicUsize::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a live event.
+    pub(crate) fn live(&self, at: Timestamp, body: EventBody) {
+        {
+            let mut state = self.lock();
+            match &body {
+                EventBody::TextDelta(delta) => state.text.push_str(&delta.delta),
+                EventBody::RequestStarted(_) => state.text.clear(),
+                _ => {}
+            }
+            state.live += 1;
+            let cursor = Cursor { durable: state.last.durable, live: state.last.live + 1 };
+            state.push(Event { run: self.run.clone(), cursor, at, body });
+        }
+        self.wake.notify_waiters();
+    }
+
+    /// Shows records that were committed.
+    pub(crate) fn committed(&self, records: impl IntoIterator<Item = Event>) {
+        {
+            let mut state = self.lock();
+            for event in records {
+                if matches!(event.body, EventBody::TurnCompleted(_)) {
+                    state.text.clear();
+                }
+                state.push(event);
+            }
+        }
+        self.wake.notify_waiters();
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_waiters();
+    }
+
+    /// Whether anybody reads.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.readers.load(Ordering::Relaxed) > 0
+    }
+
+    /// A reader that has seen everything up to that place.
+    pub(crate) fn reader(self: &Arc<Self>, from: Cursor) -> FeedReader {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        FeedReader { feed: self.clone(), cursor: from, seen: None }
+    }
+}
+
+impl FeedState {
+    fn push(&mut self, event: Event) {
+        self.bytes += weight(&event.body);
+        self.last = event.cursor;
+        self.last_at = event.at;
+        self.ring.push_back(Arc::new(event));
+        while self.ring.len() > RING_EVENTS || self.bytes > RING_BYTES {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= weight(&oldest.body);
+            self.floor = oldest.cursor;
+        }
+    }
+
+    fn after(&self, run: &RunId, cursor: Cursor, seen: Option<u64>) -> Next {
+        if cursor >= self.last {
+            return if self.closed { Next::Over } else { Next::Wait };
+        }
+        if cursor >= self.floor {
+            let first = self.ring.partition_point(|event| event.cursor <= cursor);
+            return Next::Events(self.ring.iter().skip(first).take(TAKE).cloned().collect());
+        }
+        if cursor.durable < self.last.durable {
+            return Next::Records(self.last.durable);
+        }
+        // Of a reader that came late nobody knows what it saw before; what it missed of this stretch is certain.
+        let missed = seen.map_or(self.last.live - cursor.live, |seen| self.live - seen);
+        let body = EventBody::Snapshot(Snapshot { text: self.text.clone(), missed });
+        Next::Snapshot(Arc::new(Event { run: run.clone(), cursor: self.last, at: self.last_at, body }))
+    }
+}
+
+/// What a live event weighs against the ring's bound. A record's content is shared with the run's own state.
+fn weight(body: &EventBody) -> usize {
+    match body {
+        EventBody::TextDelta(delta) | EventBody::ReasoningDelta(delta) | EventBody::ArgumentsDelta(delta) => {
+            delta.delta.len()
+        }
+        EventBody::CallLog(log) => log.message.len(),
+        _ => 0,
+    }
+}
+
+/// Reads a feed from a place on.
+#[derive(Debug)]
+pub(crate) struct FeedReader {
+    feed: Arc<Feed>,
+    cursor: Cursor,
+    /// How many live events the feed had shown when this reader was last at its end; unknown at first.
+    seen: Option<u64>,
+}
+
+impl FeedReader {
+    /// The run that is read.
+    pub(crate) fn run(&self) -> &RunId {
+        &self.feed.run
+    }
+
+    /// The place of the last event that was read.
+    pub(crate) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// Notes that everything up to that place was read, from here or from elsewhere.
+    pub(crate) fn advance(&mut self, cursor: Cursor) {
+        self.cursor = self.cursor.max(cursor);
+    }
+
+    /// What comes next, once there is something.
+    pub(crate) async fn next(&mut self) -> Next {
+        loop {
+            // Registered before the look, so that an event in between is not missed.
+            let mut woken = std::pin::pin!(self.feed.wake.notified());
+            woken.as_mut().enable();
+            let next = {
+                let state = self.feed.lock();
+                let next = state.after(self.run(), self.cursor, self.seen);
+                match &next {
+                    Next::Events(events) => {
+                        let live = events.iter().filter(|event| !event.body.is_durable()).count() as u64;
+                        let at_end = events.last().is_some_and(|event| event.cursor == state.last);
+                        self.seen = if at_end { Some(state.live) } else { self.seen.map(|seen| seen + live) };
+                    }
+                    Next::Snapshot(_) => self.seen = Some(state.live),
+                    Next::Records(_) | Next::Wait | Next::Over => {}
+                }
+                next
+            };
+            match &next {
+                Next::Wait => woken.await,
+                Next::Events(events) => {
+                    self.cursor = events.last().map_or(self.cursor, |event| event.cursor);
+                    return next;
+                }
+                Next::Snapshot(event) => {
+                    self.cursor = event.cursor;
+                    return next;
+                }
+                Next::Records(_) | Next::Over => return next,
+            }
+        }
+    }
+}
+
+impl Drop for FeedReader {
+    fn drop(&mut self) {
+        self.feed.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

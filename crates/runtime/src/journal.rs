@@ -1,0 +1,449 @@
+//! Writing a run's journal: records are appended in memory and committed in groups, under the run's lease.
+//!
+//! | commit | holds |
+//! |---|---|
+//! | the first | the start, or the resumption and the answers to interrupted calls |
+//! | before the handlers of a round start | the turn, and the intents of its calls |
+//! | when a call has ended that is not *read* | its result |
+//! | when a human is asked, and when one answers | the question, the decision |
+//! | the last | the last turn and the end |
+//!
+//! Results of *read* calls ride with the next commit, or have one of their own where somebody watches the run.
+
+use crate::error::{Result, RuntimeError};
+use crate::feed::Feed;
+use crate::recorder;
+use crate::runtime::Shared;
+use placet_core::event::{CallEnded, EventBody};
+use placet_core::record::{Chain, RecordError};
+use placet_core::{CapabilityId, Effect, Event, Outcome, RunId, Sealed, Timestamp, ToolCall, ToolResult};
+use placet_observe::{Journal, LastRecord, RECORD_FORMAT, RunEntry, RunLease, RunState, layout};
+use placet_store::{Batch, Condition, Found, LogName, StoreError, Value};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How many records one batch holds at most; a start or a round of more is committed in several.
+const GROUP: usize = 400;
+
+/// How often a commit is tried whose answer was lost.
+const TRIES: usize = 3;
+
+/// Is told of every commit of a journal: for tests that end the process there.
+pub trait JournalWitness: Send + Sync {
+    /// A group of records is about to be committed.
+    fn committing(&self, point: &CommitPoint<'_>) {
+        let _ = point;
+    }
+
+    /// It was committed, and nothing else has happened yet.
+    fn committed(&self, point: &CommitPoint<'_>) {
+        let _ = point;
+    }
+}
+
+/// A group of records that is committed together.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CommitPoint<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// Its records, in order.
+    pub events: Vec<&'a Event>,
+}
+
+/// The journal of a run that this process owns.
+pub(crate) struct JournalWriter {
+    shared: Arc<Shared>,
+    run: RunId,
+    log: LogName,
+    feed: Arc<Feed>,
+    open: Mutex<Open>,
+    /// Held by whoever commits, one at a time.
+    kept: tokio::sync::Mutex<Kept>,
+    /// When the lease is to be renewed, in microseconds of the steady clock.
+    renewal: AtomicU64,
+    lost: CancellationToken,
+}
+
+/// The run up to its last record, whether or not that is committed.
+struct Open {
+    chain: Chain,
+    state: RunState,
+    uncommitted: Vec<(Event, Sealed)>,
+}
+
+/// What the store has of the run.
+struct Kept {
+    /// The number of the last record.
+    head: u64,
+    /// How often the lease's cell was written.
+    lease_version: u64,
+    token: u64,
+    /// The run's line in the list; absent until its start is committed.
+    entry: Option<RunEntry>,
+    /// Set until the lease is written by the first commit.
+    acquiring: bool,
+}
+
+impl JournalWriter {
+    /// The journal of a new run.
+    pub(crate) fn begin(shared: Arc<Shared>, run: RunId, feed: Arc<Feed>) -> Self {
+        let state = RunState::new(run.clone());
+        let kept = Kept { head: 0, lease_version: 0, token: 1, entry: None, acquiring: true };
+        JournalWriter::new(shared, run, feed, Chain::new(), state, kept)
+    }
+
+    /// The journal of a run that nobody owns any more.
+    pub(crate) fn take_over(
+        shared: Arc<Shared>,
+        run: RunId,
+        feed: Arc<Feed>,
+        journal: &Journal,
+        state: RunState,
+        lease: LeaseSeen,
+    ) -> Self {
+        let first = journal.records().first().map(|kept| &kept.record);
+        let entry = first.and_then(|record| match &record.event {
+            EventBody::RunStarted(started) => Some(RunEntry::of_start(&run, record.at, started)),
+            _ => None,
+        });
+        let kept = Kept {
+            head: journal.records().len() as u64,
+            lease_version: lease.version(),
+            token: lease.next_token(),
+            entry,
+            acquiring: true,
+        };
+        JournalWriter::new(shared, run, feed, journal.chain().clone(), state, kept)
+    }
+
+    fn new(shared: Arc<Shared>, run: RunId, feed: Arc<Feed>, chain: Chain, state: RunState, kept: Kept) -> Self {
+        let writer = JournalWriter {
+            log: layout::journal(&shared.tenant, &run),
+            open: Mutex::new(Open { chain, state, uncommitted: Vec::new() }),
+            kept: tokio::sync::Mutex::new(kept),
+            renewal: AtomicU64::new(0),
+            lost: CancellationToken::new(),
+            shared,
+            run,
+            feed,
+        };
+        writer.note_renewal();
+        writer
+    }
+
+    pub(crate) fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    pub(crate) fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the run's state.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&RunState) -> T) -> T {
+        look(&self.open().state)
+    }
+
+    /// Shows something that nobody keeps.
+    pub(crate) fn live(&self, event: EventBody) {
+        self.feed.live(self.shared.env.now(), event);
+    }
+
+    /// Adds a record. It is on disk once a commit has returned.
+    pub(crate) fn append(&self, event: EventBody) -> Result<()> {
+        self.open().append(&self.run, self.shared.env.now(), event)
+    }
+
+    /// Adds the answer to a call of the open round.
+    pub(crate) fn call_ended(&self, result: ToolResult, took_ms: u64) -> Result<()> {
+        let mut open = self.open();
+        let Some(turn) = open.state.round().map(|round| round.turn.clone()) else {
+            return Err(RuntimeError::internal(format!("{} has ended, but no round is open", result.call)));
+        };
+        let ended = recorder::ended(CallEnded { turn, result, took_ms });
+        open.append(&self.run, self.shared.env.now(), ended)
+    }
+
+    /// Answers a call of the open round that the pipeline never saw.
+    pub(crate) fn answer(&self, call: &ToolCall, capability: Option<CapabilityId>, outcome: Outcome) -> Result<()> {
+        let result = ToolResult {
+            call: call.id.clone(),
+            provider_id: call.provider_id.clone(),
+            tool: call.name.clone(),
+            capability,
+            outcome,
+        };
+        self.call_ended(result, 0)
+    }
+
+    /// Commits what has to be on disk before the next turn is asked: everything but the answers to *read* calls, which
+    /// can be read again, unless somebody watches.
+    pub(crate) async fn commit_before_turn(&self) -> Result<()> {
+        let rides = !self.feed.has_readers() && {
+            let open = self.open();
+            let started = open.state.started().cloned();
+            open.uncommitted.iter().all(|(event, _)| match &event.body {
+                EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => {
+                    let grants = started.iter().flat_map(|started| &started.grants);
+                    let tool = grants.flat_map(|grant| &grant.tools).find(|tool| tool.name == ended.result.tool);
+                    tool.is_none_or(|tool| tool.effect == Effect::Read)
+                }
+                _ => false,
+            })
+        };
+        if rides { Ok(()) } else { self.commit().await }
+    }
+
+    /// Commits every record that is not committed yet, and shows them to readers. What others have appended meanwhile
+    /// goes with it.
+    pub(crate) async fn commit(&self) -> Result<()> {
+        let mut kept = self.kept.lock().await;
+        loop {
+            let group: Vec<(Event, Sealed)> = {
+                let mut open = self.open();
+                let count = open.uncommitted.len().min(GROUP);
+                open.uncommitted.drain(..count).collect()
+            };
+            if group.is_empty() {
+                return Ok(());
+            }
+            self.tell(&group, |witness, point| witness.committing(point));
+            if let Err(error) = self.commit_group(&mut kept, &group).await {
+                // Later records rest on these: whoever tries again begins with them.
+                self.open().uncommitted.splice(..0, group);
+                return Err(error);
+            }
+            self.tell(&group, |witness, point| witness.committed(point));
+            self.feed.committed(group.into_iter().map(|(event, _)| event));
+        }
+    }
+
+    fn tell(&self, group: &[(Event, Sealed)], tell: impl Fn(&dyn JournalWitness, &CommitPoint<'_>)) {
+        if let Some(witness) = &self.shared.witness {
+            let events = group.iter().map(|(event, _)| event).collect();
+            tell(&**witness, &CommitPoint { run: &self.run, events });
+        }
+    }
+
+    async fn commit_group(&self, kept: &mut Kept, group: &[(Event, Sealed)]) -> Result<()> {
+        let gone = if group.iter().any(|(event, _)| event.body.is_end()) { self.shared.make_room() } else { Vec::new() };
+        for _ in 0..TRIES {
+            let (batch, entry) = self.batch(kept, group, &gone)?;
+            match self.shared.store.commit(batch).await {
+                Ok(_) => {
+                    self.note_committed(kept, group, entry);
+                    return Ok(());
+                }
+                Err(StoreError::Condition { found: Found::Head(head), .. }) => {
+                    // Ours after all, if the answer to an earlier try was lost.
+                    if head.number == kept.head + group.len() as u64 && self.is_ours(head.number, group).await? {
+                        self.note_committed(kept, group, entry);
+                        return Ok(());
+                    }
+                    return Err(self.conflict(kept));
+                }
+                Err(StoreError::Condition { found: Found::Cell(_), .. }) => {
+                    if !self.still_owned(kept, group).await? {
+                        return Err(self.conflict(kept));
+                    }
+                }
+                Err(error) if error.is_unknown() => {
+                    tracing::warn!(run = %self.run, %error, "the answer to a commit was lost; trying again");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(RuntimeError::internal(format!("a commit to {} has no known end after {TRIES} tries", self.run)))
+    }
+
+    /// The lease, then the head, then the records; with the start and the end, what the list of runs says.
+    fn batch(
+        &self,
+        kept: &Kept,
+        group: &[(Event, Sealed)],
+        gone: &[(RunId, Timestamp)],
+    ) -> Result<(Batch, Option<RunEntry>)> {
+        let Shared { tenant, owner, lease, .. } = &*self.shared;
+        let mut batch = Batch::new();
+        let lease_key = layout::lease(tenant, &self.run);
+        batch.require(Condition::version(lease_key.clone(), kept.lease_version));
+        batch.require(Condition::head(self.log.clone(), kept.head));
+        if kept.acquiring {
+            batch.put(lease_key.clone(), RunLease::to_value(owner, kept.token, *lease));
+        }
+        let mut entry = kept.entry.clone();
+        for (event, sealed) in group {
+            batch.append(&self.log, Value::new(RECORD_FORMAT, sealed.to_bytes()));
+            match &event.body {
+                EventBody::RunStarted(started) => {
+                    entry = Some(RunEntry::of_start(&self.run, event.at, started));
+                }
+                body if body.is_end() => {
+                    let last = LastRecord { number: event.cursor.durable, hash: sealed.hash };
+                    entry = entry.map(|entry| self.read(|state| entry.ended(event.at, state, last)));
+                    batch.put(lease_key.clone(), RunLease::to_value("", kept.token, Duration::ZERO));
+                }
+                _ => {}
+            }
+        }
+        if let Some(entry) = &entry
+            && Some(entry) != kept.entry.as_ref()
+        {
+            batch.put(entry.key(tenant), entry.to_value()?);
+        }
+        for (run, started) in gone {
+            self.shared.forget(&mut batch, run, *started);
+        }
+        Ok((batch, entry))
+    }
+
+    fn note_committed(&self, kept: &mut Kept, group: &[(Event, Sealed)], entry: Option<RunEntry>) {
+        kept.head += group.len() as u64;
+        kept.entry = entry;
+        kept.lease_version += u64::from(std::mem::take(&mut kept.acquiring));
+        if group.iter().any(|(event, _)| event.body.is_end()) {
+            kept.lease_version += 1;
+            if let Some(entry) = &kept.entry {
+                self.shared.keep_ended(&self.run, entry.started);
+            }
+        }
+    }
+
+    async fn is_ours(&self, number: u64, group: &[(Event, Sealed)]) -> Result<bool> {
+        let entries = self.shared.store.log_entries(&self.log, &[number]).await?;
+        let ours = group.last().map(|(_, sealed)| sealed.to_bytes());
+        Ok(entries.first().map(|entry| entry.value.bytes.to_vec()) == ours)
+    }
+
+    /// Whether the lease is ours though its cell has another version than we know: then a write of ours landed whose
+    /// answer was lost. Takes the version over.
+    async fn still_owned(&self, kept: &mut Kept, group: &[(Event, Sealed)]) -> Result<bool> {
+        let lease = RunLease::read(&*self.shared.store, &self.shared.tenant, &self.run).await?;
+        let Some(lease) = lease.filter(|lease| lease.token == kept.token) else { return Ok(false) };
+        let ours = lease.owner == self.shared.owner
+            || (lease.owner.is_empty() && group.iter().any(|(event, _)| event.body.is_end()));
+        if ours {
+            kept.lease_version = lease.version;
+            kept.acquiring = false;
+        }
+        Ok(ours)
+    }
+
+    fn conflict(&self, kept: &Kept) -> RuntimeError {
+        if kept.head == 0 {
+            return RuntimeError::Exists { run: self.run.clone() };
+        }
+        self.lost.cancel();
+        self.lost_error()
+    }
+
+    pub(crate) fn lost_error(&self) -> RuntimeError {
+        RuntimeError::Lost { run: self.run.clone() }
+    }
+
+    /// Completes when another process has taken the run over; renews the lease by time until then.
+    ///
+    /// The renewal is a task of its own: whoever waits here may stop waiting at any time.
+    pub(crate) async fn keep_until_lost(self: &Arc<Self>) {
+        let env = &self.shared.env;
+        loop {
+            let due = Duration::from_micros(self.renewal.load(Ordering::Relaxed));
+            tokio::select! {
+                () = self.lost.cancelled() => return,
+                () = env.sleep(due.saturating_sub(env.clock().steady())) => {}
+            }
+            self.note_renewal();
+            let writer = self.clone();
+            env.spawn("lease renewal", async move { writer.renew().await });
+        }
+    }
+
+    fn note_renewal(&self) {
+        let next = self.shared.env.clock().steady() + self.shared.lease / 3;
+        self.renewal.store(u64::try_from(next.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    async fn renew(&self) {
+        let mut kept = self.kept.lock().await;
+        if let Err(error) = self.write_lease(&mut kept, &self.shared.owner, self.shared.lease).await {
+            // The next commit, or the next renewal, tells more.
+            tracing::warn!(run = %self.run, %error, "the lease could not be renewed");
+        }
+    }
+
+    /// Lets go of a run that could not be carried on, so that it can be resumed at once.
+    pub(crate) async fn let_go(&self) {
+        let mut kept = self.kept.lock().await;
+        if !self.lost.is_cancelled()
+            && let Err(error) = self.write_lease(&mut kept, "", Duration::ZERO).await
+        {
+            tracing::warn!(run = %self.run, %error, "the lease could not be released; it will pass");
+        }
+    }
+
+    async fn write_lease(&self, kept: &mut Kept, owner: &str, span: Duration) -> Result<()> {
+        let key = layout::lease(&self.shared.tenant, &self.run);
+        let mut batch = Batch::new();
+        batch.require(Condition::version(key.clone(), kept.lease_version));
+        batch.put(key, RunLease::to_value(owner, kept.token, span));
+        match self.shared.store.commit(batch).await {
+            Ok(_) => {
+                kept.lease_version += 1;
+                Ok(())
+            }
+            Err(StoreError::Condition { .. }) if !self.still_owned(kept, &[]).await? => Err(self.conflict(kept)),
+            Err(StoreError::Condition { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Open {
+    fn append(&mut self, run: &RunId, at: Timestamp, event: EventBody) -> Result<()> {
+        let (record, sealed) = self.chain.extend(run, at, event).map_err(|error: RecordError| error)?;
+        self.state.push(at, &record.event);
+        self.uncommitted.push((record.into_event(), sealed));
+        Ok(())
+    }
+}
+
+/// A run's lease as it was before a takeover.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseSeen {
+    lease: Option<RunLease>,
+    now: Timestamp,
+    key: placet_store::Key,
+}
+
+impl LeaseSeen {
+    pub(crate) async fn look(shared: &Shared, run: &RunId) -> Result<Self> {
+        let lease = RunLease::read(&*shared.store, &shared.tenant, run).await?;
+        Ok(LeaseSeen { lease, now: shared.store.now().await?, key: layout::lease(&shared.tenant, run) })
+    }
+
+    /// The error that names the live owner, if there is one.
+    pub(crate) fn held(&self, run: &RunId) -> Option<RuntimeError> {
+        let lease = self.lease.as_ref().filter(|lease| lease.holds(self.now))?;
+        Some(RuntimeError::Held { run: run.clone(), owner: lease.owner.clone(), until: lease.until })
+    }
+
+    pub(crate) fn next_token(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.token) + 1
+    }
+
+    fn version(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.version)
+    }
+
+    /// Holds as long as nobody has taken, renewed or released it since.
+    pub(crate) fn unchanged(&self) -> Condition {
+        Condition::version(self.key.clone(), self.version())
+    }
+}

@@ -1,0 +1,288 @@
+//! The loop: ask the model, run the calls it asks for, ask again, until there is an answer.
+//!
+//! The loop has no memory of its own. What was asked, what ran and what it cost is in the run's state, which its records
+//! fold to; [`steps::next`] reads from it what to do. So a resumed run is the same loop on the same state.
+
+use crate::answers;
+use crate::error::{Result, RuntimeError};
+use crate::journal::JournalWriter;
+use crate::steps::{self, Situation, Step, Stop};
+use crate::turn::{self, TurnWatcher};
+use placet_core::event::{CallRequested, EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted};
+use placet_core::{
+    Accumulator, Diagnose, Env, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice, ToolDefinition,
+    TurnRequest, Usage,
+};
+use placet_models::{AskContext, SharedProvider};
+use placet_observe::{Failure, RunResult};
+use placet_tools::{CallContext, Pipeline, PipelineError, Private, idempotency_key};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A run that this process owns.
+pub(crate) struct ActiveRun {
+    pub(crate) env: Env,
+    pub(crate) journal: Arc<JournalWriter>,
+    pub(crate) provider: SharedProvider,
+    pub(crate) pipeline: Pipeline,
+    /// How it was started.
+    pub(crate) started: Arc<RunStarted>,
+    /// What the model is told of: granted tools first, then declared ones.
+    pub(crate) tools: Vec<Arc<ToolDefinition>>,
+    pub(crate) private: Private,
+    pub(crate) redactor: Redactor,
+    pub(crate) cancel: CancellationToken,
+    /// When its time is up, on the environment's steady clock.
+    pub(crate) deadline: Option<Duration>,
+    /// The turn that broke off, if one did.
+    pub(crate) broken: Broken,
+}
+
+/// What is left of a turn that broke off.
+#[derive(Debug, Default)]
+pub(crate) struct Broken {
+    /// Its text, as far as it came.
+    text: Option<String>,
+    /// What it used, as far as the provider said.
+    usage: Option<Usage>,
+    /// Why the provider broke it off; absent where we did.
+    failure: Option<Failure>,
+}
+
+/// Why something that takes long is not waited for any more.
+enum Interruption {
+    Cancelled,
+    TimeOver,
+    Lost,
+}
+
+impl ActiveRun {
+    /// Goes from step to step until the run has ended.
+    pub(crate) async fn drive(&mut self) -> Result<RunResult> {
+        loop {
+            match self.next_step() {
+                Step::Ask => self.ask().await?,
+                Step::RunRound => self.run_round().await?,
+                Step::AnswerCutRound => self.answer_open_calls(answers::turn_cut)?,
+                Step::End(stop) => return self.end(stop).await,
+            }
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let situation = Situation {
+            cancelled: self.cancel.is_cancelled(),
+            time_over: self.deadline.is_some_and(|deadline| self.env.clock().steady() >= deadline),
+            failure: self.broken.failure.as_ref(),
+        };
+        self.journal.read(|state| steps::next(state, &self.started, &situation))
+    }
+
+    /// Asks for one turn. Nothing is run.
+    async fn ask(&mut self) -> Result<()> {
+        self.journal.commit_before_turn().await?;
+        let (number, request) = self.journal.read(|state| {
+            let tool_choice = match &self.started.tool_choice {
+                choice if choice.is_forced() && state.rounds() > 0 => ToolChoice::Auto,
+                choice => choice.clone(),
+            };
+            let request = TurnRequest {
+                model: self.started.model.clone(),
+                instructions: self.started.instructions.clone(),
+                items: state.items().to_vec(),
+                tools: self.tools.clone(),
+                tool_choice,
+                controls: self.started.controls.clone(),
+                provider_state: state.provider_state().cloned(),
+                ..TurnRequest::default()
+            };
+            (state.turns() + 1, Arc::new(request))
+        });
+        let provider = self.provider.id().clone();
+        self.journal.live(EventBody::RequestStarted(RequestStarted {
+            turn: number,
+            provider: provider.clone(),
+            model: self.started.model.clone(),
+        }));
+
+        let began = self.env.clock().steady();
+        let watcher = Arc::new(TurnWatcher::new(self.journal.clone()));
+        // Whatever comes of it: once nobody waits for the answer, the connection is closed.
+        let connection = self.cancel.child_token();
+        let closing = connection.clone().drop_guard();
+        let context = AskContext { env: self.env.clone(), cancel: connection, observer: Some(watcher.clone()) };
+        let mut answer = Accumulator::new();
+        let asked = tokio::select! {
+            biased;
+            asked = turn::stream(&*self.provider, request, context, &self.journal, &mut answer) => Ok(asked),
+            why = self.interrupted() => Err(why),
+        };
+        drop(closing);
+
+        let (text, usage) = (answer.text(), answer.usage());
+        let finished = match asked {
+            Ok(asked) => asked.and_then(|()| answer.finish(&provider, &self.env)),
+            Err(Interruption::Lost) => return Err(self.journal.lost_error()),
+            Err(Interruption::Cancelled | Interruption::TimeOver) => {
+                self.broken = Broken { text: said(text), usage, failure: None };
+                return Ok(());
+            }
+        };
+        match finished {
+            Ok(turn) => self.journal.append(EventBody::TurnCompleted(Box::new(TurnCompleted {
+                number,
+                cost: self.cost(turn.usage),
+                turn,
+                omitted: watcher.omitted(),
+                took_ms: millis(self.env.clock().steady().saturating_sub(began)),
+            }))),
+            Err(error) => {
+                self.broken = Broken { text: said(text), usage, failure: Some(self.failure(&error)) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs the calls of the round that are not answered yet, all of them through the pipeline.
+    async fn run_round(&mut self) -> Result<()> {
+        let open = self.request_open_calls()?;
+        // The turn and the intents of its calls are on disk before any handler starts.
+        self.journal.commit().await?;
+
+        let stop = self.cancel.child_token();
+        let (turn, origins) = self.journal.read(|state| (state.round().map(|round| round.turn.clone()), state.origins().clone()));
+        let Some(turn) = turn else { return Ok(()) };
+        let mut context = CallContext::new(&self.env)
+            .asked_by(self.journal.run().clone(), turn)
+            .cancelled_by(stop.clone())
+            .origins(origins)
+            .private(self.private.clone());
+        if let Some(deadline) = self.deadline {
+            context = context.deadline(deadline);
+        }
+        let mut round = std::pin::pin!(self.pipeline.run_round(&open, &context));
+        let results = tokio::select! {
+            biased;
+            results = &mut round => results,
+            // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for.
+            _ = self.interrupted() => {
+                stop.cancel();
+                round.await
+            }
+        };
+        results.map(drop).map_err(pipeline_error)
+    }
+
+    /// Writes the intents of the calls that have none yet. Gives all calls that wait for an answer.
+    fn request_open_calls(&self) -> Result<Vec<ToolCall>> {
+        let (turn, calls) = self.journal.read(|state| {
+            state.round().map_or((None, Vec::new()), |round| {
+                let open = round.calls.iter().filter(|call| call.result.is_none()).cloned().collect();
+                (Some(round.turn.clone()), open)
+            })
+        });
+        let Some(turn) = turn else { return Ok(Vec::new()) };
+        let mut open = Vec::with_capacity(calls.len());
+        for call in calls {
+            if !call.requested {
+                let run = self.journal.run();
+                self.journal.append(EventBody::CallRequested(Box::new(CallRequested {
+                    turn: turn.clone(),
+                    call: call.call.clone(),
+                    capability: self.pipeline.registry().capability_of(&call.call.name).cloned(),
+                    idempotency_key: idempotency_key(Some(run), &call.call.id),
+                })))?;
+            }
+            open.push(call.call);
+        }
+        Ok(open)
+    }
+
+    /// Answers every open call of the round without running it.
+    fn answer_open_calls(&self, outcome: impl Fn() -> Outcome) -> Result<()> {
+        for call in self.request_open_calls()? {
+            self.journal.answer(&call, self.pipeline.registry().capability_of(&call.name).cloned(), outcome())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the end, with an answer to every call that is still open.
+    async fn end(&mut self, stop: Stop) -> Result<RunResult> {
+        if let Some(why) = stop.of_open_calls() {
+            self.answer_open_calls(|| answers::not_run(&why))?;
+        }
+        let Broken { text: partial, usage, .. } = std::mem::take(&mut self.broken);
+        let (mut used, mut cost, turns, rounds) =
+            self.journal.read(|state| (state.usage(), state.cost(), state.turns(), state.rounds()));
+        if let Some(usage) = usage {
+            used += usage;
+            cost = cost.and_then(|sum| Some(sum + self.cost(Some(usage))?));
+        }
+        self.journal.append(match stop {
+            Stop::End(end, detail) => {
+                EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, turns, rounds, partial })
+            }
+            Stop::Fail(Failure { kind, message, hints }) => {
+                EventBody::RunFailed(RunFailed { kind, message, hints, usage: used, cost, partial })
+            }
+        })?;
+        self.journal.commit().await?;
+        self.journal
+            .read(placet_observe::RunState::result)
+            .ok_or_else(|| RuntimeError::internal("the run has ended without a result"))
+    }
+
+    /// Ends the run after a fault of ours.
+    pub(crate) async fn fail(&mut self, problem: &str) -> Result<RunResult> {
+        self.end(Stop::internal(self.redactor.redact_text(problem).into_owned())).await
+    }
+
+    /// Completes when there is a reason to stop waiting; keeps the lease alive meanwhile.
+    async fn interrupted(&self) -> Interruption {
+        let time_over = async {
+            match self.deadline {
+                Some(deadline) => self.env.sleep(deadline.saturating_sub(self.env.clock().steady())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Interruption::Cancelled,
+            () = self.journal.keep_until_lost() => Interruption::Lost,
+            () = time_over => Interruption::TimeOver,
+        }
+    }
+
+    fn cost(&self, usage: Option<Usage>) -> Option<Money> {
+        Some(usage?.cost(self.started.price.as_ref()?))
+    }
+
+    fn failure(&self, error: &ProviderError) -> Failure {
+        let redact = |text: &str| self.redactor.redact_text(text).into_owned();
+        Failure {
+            kind: error.kind(),
+            message: redact(&error.to_string()),
+            hints: error.hints().iter().map(|hint| redact(hint)).collect(),
+        }
+    }
+}
+
+fn said(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What the journal said through the pipeline comes back as what it was.
+fn pipeline_error(error: PipelineError) -> RuntimeError {
+    match error {
+        PipelineError::Record(error) => match error.downcast::<RuntimeError>() {
+            Ok(error) => *error,
+            Err(other) => RuntimeError::internal(format!("a call could not be recorded: {other}")),
+        },
+        other => RuntimeError::internal(other.to_string()),
+    }
+}

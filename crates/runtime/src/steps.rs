@@ -1,0 +1,140 @@
+//! What a run does next: a function of its state and of what has happened around it.
+
+use placet_core::event::{RunEnd, RunStarted};
+use placet_core::{ErrorKind, StopReason};
+use placet_observe::{Failure, Round, RunState};
+
+/// What a run does next.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Ask the model.
+    Ask,
+    /// Run the calls of the round.
+    RunRound,
+    /// Answer the calls of a cut turn without running them.
+    AnswerCutRound,
+    /// End.
+    End(Stop),
+}
+
+/// How a run is to end.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stop {
+    /// As it should, or at a limit.
+    End(RunEnd, Option<String>),
+    /// With an error.
+    Fail(Failure),
+}
+
+/// What has happened around a run, as far as it decides what comes next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Situation<'a> {
+    pub(crate) cancelled: bool,
+    pub(crate) time_over: bool,
+    pub(crate) failure: Option<&'a Failure>,
+}
+
+impl Stop {
+    fn limit(detail: impl Into<String>) -> Self {
+        Stop::End(RunEnd::LimitReached, Some(detail.into()))
+    }
+
+    pub(crate) fn internal(message: String) -> Self {
+        Stop::Fail(Failure { kind: ErrorKind::Internal, message, hints: Vec::new() })
+    }
+
+    /// Why calls that are still open are not run; nothing where they are handed back.
+    pub(crate) fn of_open_calls(&self) -> Option<String> {
+        match self {
+            Stop::End(RunEnd::HandedBack, _) => None,
+            Stop::End(RunEnd::Cancelled, _) => Some("the run was cancelled".to_owned()),
+            Stop::End(_, detail) => Some(detail.clone().unwrap_or_else(|| "the run has ended".to_owned())),
+            Stop::Fail(_) => Some("the run has failed".to_owned()),
+        }
+    }
+}
+
+/// What the run does next.
+pub(crate) fn next(state: &RunState, started: &RunStarted, situation: &Situation<'_>) -> Step {
+    if let Some(failure) = situation.failure {
+        return Step::End(Stop::Fail(failure.clone()));
+    }
+    if situation.cancelled {
+        return Step::End(Stop::End(RunEnd::Cancelled, None));
+    }
+    let used_up = used_up(state, started, situation);
+    let limits = &started.limits;
+    if let Some(round) = state.round() {
+        if !round.cut && belongs_to_somebody_else(round, started) {
+            return Step::End(Stop::End(RunEnd::HandedBack, None));
+        }
+        if let Some(limit) = used_up {
+            return Step::End(Stop::limit(limit));
+        }
+        // The limit counts before the handlers of one round too many run, not after.
+        if state.rounds() >= limits.rounds {
+            return Step::End(Stop::limit(format!("all {} rounds of tool calls have run", limits.rounds)));
+        }
+        return if round.cut { Step::AnswerCutRound } else { Step::RunRound };
+    }
+    if !state.turn_due() {
+        return Step::End(answered(state));
+    }
+    if let Some(limit) = used_up {
+        return Step::End(Stop::limit(limit));
+    }
+    if state.pauses() > limits.rounds {
+        return Step::End(Stop::limit(format!("the provider paused more than {} times in a row", limits.rounds)));
+    }
+    Step::Ask
+}
+
+/// A round with one call to a tool that somebody else answers is not ours to answer: all of it or nothing.
+fn belongs_to_somebody_else(round: &Round, started: &RunStarted) -> bool {
+    round.calls.iter().any(|call| started.declared.iter().any(|tool| tool.name == call.call.name))
+}
+
+/// How a run ends whose model asks for nothing more.
+fn answered(state: &RunState) -> Stop {
+    match state.stop() {
+        Some(StopReason::MaxTokens) => Stop::limit("the model's answer was cut at its output limit"),
+        Some(StopReason::ContentFilter) => Stop::Fail(Failure {
+            kind: ErrorKind::ContentFiltered,
+            message: "the provider's content filter cut the model's answer".to_owned(),
+            hints: vec!["What came before the cut is kept as the run's text.".to_owned()],
+        }),
+        Some(StopReason::Refusal) => Stop::End(RunEnd::Completed, Some("the model refused".to_owned())),
+        _ => Stop::End(RunEnd::Completed, None),
+    }
+}
+
+/// The limit of time, tokens or money that is reached, in a sentence. A limit that cannot be watched counts as reached.
+fn used_up(state: &RunState, started: &RunStarted, situation: &Situation<'_>) -> Option<String> {
+    let limits = &started.limits;
+    if situation.time_over {
+        return Some(format!("the time of {} ms is over", limits.time_ms.unwrap_or_default()));
+    }
+    if let Some(most) = limits.tokens {
+        if state.usage_unknown() {
+            return Some(format!("the provider does not say what a turn used, so the limit of {most} tokens cannot be kept"));
+        }
+        let used = state.usage().total();
+        if used >= most {
+            return Some(format!("{used} of {most} tokens are used"));
+        }
+    }
+    if let Some(most) = limits.cost {
+        match state.cost() {
+            None => {
+                return Some(format!("the provider does not say what a turn used, so the limit of {most} cannot be kept"));
+            }
+            Some(cost) if cost >= most => return Some(format!("{cost} of {most} are spent")),
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;
