@@ -1,0 +1,416 @@
+//! Running one command to its end.
+
+use super::limits::{apply, descendants};
+use super::output::HeadTail;
+use super::{CommandOptions, GRACE, LONGEST, SANDBOX, deny};
+use crate::answer::Answer;
+use crate::error::WorkspaceError;
+use crate::files::{Files, inside};
+use placet_core::Env;
+use placet_core::redact::StreamRedactor;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// How long the output of something that escaped the group is waited for.
+const DRAIN: Duration = Duration::from_millis(500);
+/// The most arguments.
+const MOST_ARGUMENTS: usize = 1_000;
+/// The most bytes of all arguments.
+const MOST_BYTES: usize = 128 * 1024;
+
+/// A command that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandCall {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The directory inside the folder in which it starts.
+    pub dir: Option<String>,
+    /// Its time limit in seconds.
+    pub timeout_seconds: Option<u64>,
+}
+
+impl CommandCall {
+    /// Checks everything that can be known before it runs.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::BadCommand`], [`WorkspaceError::BadPath`] or [`WorkspaceError::OutOfRange`] for arguments that
+    /// cannot be used, [`WorkspaceError::CommandDenied`] for a command that is not allowed.
+    pub fn check(&self, options: &CommandOptions, files: &Files) -> Result<(), WorkspaceError> {
+        let bad = |words: String| Err(WorkspaceError::BadCommand(words));
+        match self.argv.first() {
+            None => return bad("`argv` is empty; give the program and its arguments, such as [\"ls\", \"-l\"]".into()),
+            Some(program) if program.trim().is_empty() => return bad("the first of `argv` names no program".into()),
+            Some(program) if program.contains(char::is_whitespace) && self.argv.len() == 1 => {
+                return bad(format!(
+                    "`{}` is one word of `argv`, but looks like several; give each argument by itself",
+                    crate::files::clipped(program)
+                ));
+            }
+            _ => {}
+        }
+        if self.argv.len() > MOST_ARGUMENTS || self.argv.iter().map(String::len).sum::<usize>() > MOST_BYTES {
+            return bad(format!("`argv` is too long; at most {MOST_ARGUMENTS} arguments of {MOST_BYTES} bytes together"));
+        }
+        if self.argv.iter().any(|argument| argument.contains('\0')) {
+            return bad("an argument holds a NUL character".into());
+        }
+        if let Some(seconds) = self.timeout_seconds
+            && !(1..=LONGEST.as_secs()).contains(&seconds)
+        {
+            let expected = "from 1 to 3600";
+            return Err(WorkspaceError::OutOfRange { argument: "timeout_seconds", found: seconds, expected });
+        }
+        let dir = inside(self.dir.as_deref().unwrap_or("."))?;
+        match deny::denied(&self.argv, options, files.path(), &dir) {
+            Some(why) => Err(WorkspaceError::CommandDenied(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// The command as one line, for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
+        let quoted = |word: &String| {
+            if !word.is_empty() && word.chars().all(plain) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+        };
+        self.argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Why it ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    OutOfTime,
+    Cancelled,
+}
+
+/// Runs a command to its end. Dropping the future kills the command's group.
+///
+/// # Errors
+/// As [`CommandCall::check`]; [`WorkspaceError::BadCommand`] for a program that is not there;
+/// [`WorkspaceError::Io`] when the system cannot start it.
+pub async fn run(
+    env: &Env,
+    options: &CommandOptions,
+    files: &Files,
+    call: &CommandCall,
+    cancel: &CancellationToken,
+) -> Result<Answer, WorkspaceError> {
+    call.check(options, files)?;
+    let dir = files.working_directory(call.dir.as_deref().unwrap_or("."))?;
+    let home = Home::make(env, options)?;
+    let failed = |source: io::Error| WorkspaceError::io("the command", source);
+    let started = env.clock().steady();
+    let (mut group, output) = start(options, call, &dir, home.path()).map_err(|error| unstarted(call, error))?;
+    drop(dir);
+    apply(&options.limits, group.pid).map_err(|errno| failed(errno.into()))?;
+    let mut exited = group.exited(env);
+    let mut output = pipe::Receiver::from_owned_fd(output).map_err(failed)?;
+    let mut kept = Kept::new(options);
+    let limit = call.timeout_seconds.map_or(options.timeout, Duration::from_secs);
+    let mut stopped = None;
+
+    // Until the program has ended.
+    let mut out_of_time = env.sleep(limit);
+    let mut grace = None;
+    let mut open = true;
+    loop {
+        tokio::select! {
+            read = kept.read(&mut output), if open => open = read.map_err(failed)?,
+            _ = &mut exited => break,
+            () = &mut out_of_time, if stopped.is_none() => {
+                stopped = Some(Stopped::OutOfTime);
+                group.signal(Signal::TERM);
+                grace = Some(env.sleep(GRACE));
+            }
+            () = cancel.cancelled(), if stopped.is_none() => {
+                stopped = Some(Stopped::Cancelled);
+                group.signal(Signal::TERM);
+                grace = Some(env.sleep(GRACE));
+            }
+            () = async { if let Some(grace) = &mut grace { grace.await } }, if grace.is_some() => {
+                grace = None;
+                group.signal(Signal::KILL);
+            }
+        }
+    }
+    // The program is a zombie yet, so that its number and its group's are still its own.
+    group.end();
+    let mut escaped = false;
+    let mut patience = env.sleep(DRAIN);
+    while open {
+        tokio::select! {
+            biased;
+            read = kept.read(&mut output) => open = read.map_err(failed)?,
+            () = &mut patience => {
+                escaped = true;
+                break;
+            }
+        }
+    }
+    let took = env.clock().steady().saturating_sub(started);
+    let status = group.reap().map_err(failed)?;
+    drop(home);
+    Ok(told(status, stopped, limit, kept, escaped, took))
+}
+
+/// Words and facts of a command that ended.
+fn told(
+    status: ExitStatus,
+    stopped: Option<Stopped>,
+    limit: Duration,
+    kept: Kept,
+    escaped: bool,
+    took: Duration,
+) -> Answer {
+    let redacted = kept.redactor.report().total();
+    let (output, total, shown) = kept.finish();
+    let seconds = limit.as_secs_f64();
+    let head = match (stopped, status.code(), status.signal()) {
+        (Some(Stopped::OutOfTime), _, _) => format!("out of time after {seconds} seconds: all its processes were ended"),
+        (Some(Stopped::Cancelled), _, _) => "cancelled: all its processes were ended".to_owned(),
+        (None, Some(code), _) => format!("exit code {code}"),
+        (None, None, Some(signal)) => format!("ended by signal {}", signal_name(signal)),
+        (None, None, None) => "ended".to_owned(),
+    };
+    let body = if output.is_empty() { "(no output)" } else { output.as_str() };
+    let mut text = format!("{head}\n{body}");
+    if escaped {
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str("(a process that left the command's group still holds its output open; it is not waited for)");
+    }
+    let mut answer = Answer::new(text)
+        .fact("sandbox", SANDBOX)
+        .fact("duration_ms", u64::try_from(took.as_millis()).unwrap_or(u64::MAX))
+        .fact("timed_out", stopped == Some(Stopped::OutOfTime))
+        .fact("output_bytes", total)
+        .cut(shown, total, "bytes");
+    if let Some(code) = status.code() {
+        answer = answer.fact("exit_code", code);
+    }
+    if let Some(signal) = status.signal() {
+        answer = answer.fact("signal", signal);
+    }
+    if stopped == Some(Stopped::Cancelled) {
+        answer = answer.fact("cancelled", true);
+    }
+    if escaped {
+        answer = answer.fact("escaped", true);
+    }
+    if redacted > 0 {
+        answer = answer.fact("redacted", redacted);
+    }
+    answer
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU: too much processor time",
+        25 => "SIGXFSZ: too large a file",
+        _ => return signal.to_string(),
+    };
+    format!("{signal} ({name})")
+}
+
+fn unstarted(call: &CommandCall, error: io::Error) -> WorkspaceError {
+    let program = crate::files::clipped(call.argv.first().map_or("", String::as_str));
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let hint = if program.contains('/') { "" } else { "; it is not on the path of commands" };
+            WorkspaceError::BadCommand(format!("there is no program `{program}`{hint}"))
+        }
+        io::ErrorKind::PermissionDenied => WorkspaceError::BadCommand(format!("`{program}` cannot be executed")),
+        io::ErrorKind::ArgumentListTooLong => WorkspaceError::BadCommand("`argv` is too long for the system".into()),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            WorkspaceError::BadCommand(format!("`{program}` is no program that the system can execute"))
+        }
+        _ => WorkspaceError::io("the command", error),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that starts processes")]
+fn start(options: &CommandOptions, call: &CommandCall, dir: &OwnedFd, home: &Path) -> io::Result<(Group, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    let Some((program, arguments)) = call.argv.split_first() else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(by_descriptor(dir)?)
+        .env_clear()
+        .env("PATH", &options.path)
+        .env("HOME", home)
+        .env("LANG", "C.UTF-8")
+        .env("TERM", "dumb")
+        .envs(options.variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    let child = command.spawn()?;
+    // With `command` the last of our own ends of the pipe goes, else its end would never be seen.
+    drop(command);
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Err(io::Error::other("the system gave a process number that is none"));
+    };
+    Ok((Group { pid, child: Some(child) }, reader.into()))
+}
+
+/// The directory by its descriptor: it is the one that was checked, whatever its name leads to by now.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
+    Ok(PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())))
+}
+
+/// The directory by the path that its descriptor has now.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = rustix::fs::getpath(dir)?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())))
+}
+
+/// A started command and its process group. Dropped, it kills the group.
+struct Group {
+    pid: Pid,
+    child: Option<Child>,
+}
+
+impl Group {
+    /// Told when the program has ended; it stays a zombie until it is reaped.
+    fn exited(&self, env: &Env) -> oneshot::Receiver<()> {
+        let (tell, exited) = oneshot::channel();
+        let pid = self.pid;
+        env.tasks().spawn_blocking(
+            "command",
+            Box::new(move || {
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
+                let _ = tell.send(());
+            }),
+        );
+        exited
+    }
+
+    /// Sends a signal to the group, and to descendants that left it while their parents live.
+    fn signal(&self, signal: Signal) {
+        let others = descendants(self.pid).into_iter().filter(|other| getpgid(Some(*other)) != Ok(self.pid));
+        let others: Vec<Pid> = others.collect();
+        let _ = kill_process_group(self.pid, signal);
+        for other in others {
+            let _ = kill_process(other, signal);
+        }
+    }
+
+    /// Kills what is left of the group.
+    fn end(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        match self.child.take() {
+            Some(mut child) => child.wait(),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            self.signal(Signal::KILL);
+            // A killed process ends at once; waiting for it leaves no zombie.
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What is kept of the output.
+struct Kept {
+    redactor: StreamRedactor,
+    output: HeadTail,
+    buffer: Vec<u8>,
+}
+
+impl Kept {
+    fn new(options: &CommandOptions) -> Self {
+        Kept {
+            redactor: options.redactor.stream(),
+            output: HeadTail::new(options.output_bytes),
+            buffer: vec![0; 16 * 1024],
+        }
+    }
+
+    /// Reads some more; false at the end.
+    async fn read(&mut self, from: &mut pipe::Receiver) -> io::Result<bool> {
+        let count = from.read(&mut self.buffer).await?;
+        if count == 0 {
+            return Ok(false);
+        }
+        // Secrets first, so that the cut leaves no half of one.
+        let clean = self.redactor.push_bytes(&self.buffer[..count]);
+        self.output.push(&clean);
+        Ok(true)
+    }
+
+    /// The text, how much there was, and how much of it is in the text.
+    fn finish(mut self) -> (String, u64, u64) {
+        let rest = self.redactor.finish_bytes();
+        self.output.push(&rest);
+        let total = self.output.total();
+        let (text, shown) = self.output.finish();
+        (text, total, shown)
+    }
+}
+
+/// The home of one command.
+struct Home {
+    path: PathBuf,
+    own: bool,
+}
+
+impl Home {
+    fn make(env: &Env, options: &CommandOptions) -> Result<Self, WorkspaceError> {
+        if let Some(path) = &options.home {
+            return Ok(Home { path: path.clone(), own: false });
+        }
+        let path = std::env::temp_dir().join(format!("placet-home-{:016x}", env.random().next_u64()));
+        // Fails where somebody has put something there.
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|source| WorkspaceError::io("the command's home", source))?;
+        Ok(Home { path, own: true })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if self.own {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
