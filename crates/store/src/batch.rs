@@ -192,12 +192,10 @@ impl Batch {
         })
     }
 
-    /// Whether a write of this batch names that key, known beforehand.
-    pub(crate) fn writes_literally(&self, written: &Key) -> bool {
+    /// Whether this batch puts that key, or adds to it, by its literal form.
+    pub(crate) fn puts_literally(&self, written: &Key) -> bool {
         self.operations.iter().any(|operation| match operation {
-            Operation::Put { key: PutKey::Known(key), .. }
-            | Operation::Add { key, .. }
-            | Operation::DeleteCell(key) => key == written,
+            Operation::Put { key: PutKey::Known(key), .. } | Operation::Add { key, .. } => key == written,
             _ => false,
         })
     }

@@ -193,7 +193,7 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
             }
             PutKey::Filled(form) => {
                 let key = form.fill(&self.numbers, self.instant);
-                if batch.writes_literally(&key) {
+                if batch.puts_literally(&key) {
                     return Err(filled_and_literal(&key));
                 }
                 let version = match self.known(&key)? {
@@ -273,6 +273,6 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
 }
 
 fn filled_and_literal(key: &Key) -> StoreError {
-    let problem = format!("the key {key} is filled in by this batch and named literally too: name it in one way only");
+    let problem = format!("the key {key} is filled in by this batch and written literally too: put it in one way only");
     StoreError::Misuse { problem }
 }

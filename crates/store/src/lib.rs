@@ -20,7 +20,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`MemoryStore`] ends with the process.
+//! [`MemoryStore`] ends with the process; `SqliteStore` is a file, which several processes of one machine may share;
+//! `PostgresStore` is how machines share work. They behave alike: one suite (feature `conformance`) passes on all of them.
+//! What is made of cells and useful to everybody is here too: [leases](lease) with fencing tokens, an index of what is
+//! [due], an [outbox].
 //!
 //! # What it must never do
 //!
@@ -28,10 +31,19 @@
 //! lost. Have a behaviour that only one backend has.
 
 mod batch;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod due;
 mod error;
 mod evaluate;
 mod key;
+pub mod lease;
 mod memory;
+pub mod outbox;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
 mod value;
 mod watch;
@@ -40,6 +52,10 @@ pub use batch::{AddRef, AppendRef, Batch, Committed, Condition, MAX_BATCH_BYTES,
 pub use error::{Found, Result, StoreError};
 pub use key::{Key, KeyForm, KeyPart, LogName, MAX_KEY_BYTES, PutKey, Tenant};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteOptions, SqliteStore};
 pub use store::{BlobId, Cell, Direction, Entry, LogHead, MAX_BLOB_BYTES, MAX_READ, SharedStore, Store};
 pub use value::{MAX_VALUE_BYTES, Value, ValueForm};
 pub use watch::Watch;

@@ -12,7 +12,8 @@ pub const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes with the version of the format that they are written in.
 ///
-/// Whoever writes a kind of value counts its formats from 1. Format 0 is the store's own: counters and leases.
+/// Whoever writes a kind of value counts its formats from 1. Format 0 is the store's own: a
+/// counter.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value {
     /// The version of the format, counted from 1 by whoever writes this kind of value.
@@ -22,7 +23,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// The format of what the store itself writes.
+    /// The format of a counter, which the store itself writes.
     pub const OWN: u16 = 0;
 
     /// A value of that format.

@@ -103,9 +103,26 @@ impl Growth {
         self.watching.store(logs.len(), Ordering::SeqCst);
     }
 
+    /// Whether anybody waits for any log.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watching.load(Ordering::SeqCst) > 0
+    }
+
+    /// Wakes who waits for a log of which `grown` says so.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn announce_those(&self, grown: impl Fn(&LogName) -> bool) {
+        if !self.is_watched() {
+            return;
+        }
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, notify) in logs.iter().filter(|(log, _)| grown(log)) {
+            notify.notify_waiters();
+        }
+    }
+
     /// Wakes who waits for one of these logs. Called after their commit.
     pub(crate) fn announce<'a>(&self, grown: impl Iterator<Item = &'a LogName>) {
-        if self.watching.load(Ordering::SeqCst) == 0 {
+        if !self.is_watched() {
             return;
         }
         let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
