@@ -56,7 +56,7 @@ impl Approver for TerminalApprover {
         };
         Ok(match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Decision::approve(question, "terminal"),
-            _ => Decision::deny(question, "terminal", "the person at the terminal said no"),
+            _ => Decision::deny(question, "terminal", Some("the person at the terminal said no".to_owned())),
         })
     }
 }

@@ -4,12 +4,11 @@ use crate::args::{CommandGrant, GrantArgs, ModelArgs};
 use crate::failure::{Code, Failure};
 use crate::house::House;
 use placet_tools::Grant;
-use placet_workspace::calculator::Calculator;
-use placet_workspace::command::{Command, CommandOptions};
-use placet_workspace::files::{Files, FilesOptions};
+use placet_workspace::{Approval, CommandOptions, Commands, Files, FilesOptions, calculator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a run was started with, as far as the run's own record does not say it: kept there, so that `placet runs resume`
 /// can build the same grants again.
@@ -74,32 +73,42 @@ impl Launch {
     pub(crate) fn grants(&self, house: &House) -> Result<Vec<Grant>, Failure> {
         let mut grants = Vec::new();
         if let Some(folder) = &self.files {
-            let mut options = FilesOptions::new().redactor(house.redactor.clone());
-            if self.writable {
-                options = options.writable();
-            }
-            grants.push(Files::open(&house.env, folder, options)?.into());
+            let files = self.open(house, folder, self.writable)?;
+            grants.push(files.capability().into());
         }
-        if let Some(how) = &self.command {
-            let folder = self.command_dir.clone().unwrap_or_else(|| PathBuf::from("."));
-            let mut options = CommandOptions::new(folder);
+        if let (Some(how), Some(folder)) = (&self.command, &self.command_dir) {
+            let approval = match how.as_str() {
+                UNSANDBOXED => Approval::Unsandboxed,
+                // Whatever else an older or newer version wrote: asking is the safe reading.
+                _ => Approval::Ask,
+            };
+            let mut options = CommandOptions::new().approval(approval).redactor(house.redactor.clone());
             if self.shell {
                 options = options.shell();
             }
-            let grant: Grant = Command::new(&house.env, options)?.into();
-            grants.push(if how == how_word(CommandGrant::Unsandboxed) { grant.preapproved() } else { grant });
+            let commands = Commands::new(self.open(house, folder, self.writable)?, options)?;
+            grants.push(commands.capability().into());
         }
         if self.calculator {
-            grants.push(Calculator::new().into());
+            grants.push(calculator().into());
         }
         Ok(grants)
     }
+
+    fn open(&self, house: &House, folder: &Path, writable: bool) -> Result<Arc<Files>, Failure> {
+        let options = FilesOptions::new().redactor(house.redactor.clone());
+        let options = if writable { options.writable() } else { options };
+        Ok(Arc::new(Files::open(&house.env, folder, options)?))
+    }
 }
+
+/// The word of `--command=unsandboxed` in a start record.
+const UNSANDBOXED: &str = "unsandboxed";
 
 fn how_word(how: CommandGrant) -> &'static str {
     match how {
         CommandGrant::Ask => "ask",
-        CommandGrant::Unsandboxed => "unsandboxed",
+        CommandGrant::Unsandboxed => UNSANDBOXED,
     }
 }
 

@@ -1,1 +1,70 @@
-//! `placet-placet`.
+//! The model asks; your code decides.
+//!
+//! An agent starts with nothing. What it can do, you hand it as a tool or a capability; every call that the model asks
+//! for passes one pipeline of checks, runs at most once, and is written down.
+//!
+//! ```
+//! use placet::{Runtime, tool};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Sum { expression: String }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime: Runtime = placet::in_memory();
+//! let add = tool("add", "Adds two numbers.", |sum: Sum, _cx| async move {
+//!     sum.expression.split('+').map(|n| n.trim().parse::<i64>()).sum::<Result<i64, _>>().map_err(|e| e.to_string())
+//! });
+//! let result = runtime.run("offline:offline").input("What is 19 + 23?").tool(add).await?;
+//! assert!(result.text.contains("42"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `offline` is a model that needs no key and no network. It is no language model: it understands a small set of
+//! requests, but it uses tools exactly as a real one does. With a key in hand, say `openai:gpt-5.4` instead.
+//!
+//! # Where things are
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`runtime`] | runs: start, watch, cancel, resume |
+//! | [`tools`] | tools, capabilities, grants, the pipeline, policies and approvals |
+//! | [`models`] | providers: OpenAI-compatible servers, and the offline ones |
+//! | [`store`] | where runs are kept: in memory; `sqlite` and `postgres` are features |
+//! | [`observe`] | journals: replay, diff, export, audit |
+//! | `workspace` | files, commands and a calculator as capabilities; a feature |
+//! | [`core`] | the words that all of these speak in |
+//! | [`test`] | scripted models, a manual clock and checks on journals, for your own tests |
+
+pub use placet_core as core;
+pub use placet_models as models;
+pub use placet_observe as observe;
+pub use placet_runtime as runtime;
+pub use placet_store as store;
+pub use placet_tools as tools;
+#[cfg(feature = "workspace")]
+pub use placet_workspace as workspace;
+
+pub mod test;
+
+pub use placet_core::{Effect, Env, Event, EventBody, Item, Limits, Origin, Redactor, RunId, Secret, ToolDefinition};
+pub use placet_models::ModelProvider;
+pub use placet_runtime::{Ending, RunHandle, RunResult, Runtime, RuntimeError};
+pub use placet_store::MemoryStore;
+pub use placet_tools::{Capability, Grant, ToolContext, ToolError, ToolOutput, ToolSet, capability, tool};
+
+use std::sync::Arc;
+
+/// A runtime that keeps its runs in memory and knows the models that need no key and no network: `offline` and `echo`.
+///
+/// [`Runtime::builder`] sets up others.
+#[must_use]
+pub fn in_memory() -> Runtime {
+    let env = Env::system();
+    let store = Arc::new(MemoryStore::new(env.clock().clone()));
+    Runtime::builder(env, store)
+        .provider(Arc::new(models::Offline::new()))
+        .provider(Arc::new(models::EchoModel::default()))
+        .build()
+}

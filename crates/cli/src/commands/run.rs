@@ -5,16 +5,20 @@ use crate::args::{LimitArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::failure::{Code, Done, Failure};
 use crate::grants::Launch;
 use crate::house::House;
-use crate::render::Render;
+use crate::render::{Render, millis};
 use crate::{interrupt, models};
 use placet_core::event::EventBody;
 use placet_core::turn::Controls;
 use placet_core::{Cursor, Limits, Money, Price, RunId};
 use placet_observe::{Ending, events_between};
-use placet_runtime::{RunHandle, Runtime, RunResult};
+use placet_runtime::{RunHandle, RunResult, Runtime, RuntimeError};
 use placet_store::SharedStore;
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a run stays with a process that was killed. Renewed after a third of it.
+const LEASE: Duration = Duration::from_secs(6);
 
 /// Longer than anything a person asks; a pipe that never ends must not fill the memory.
 const MAX_QUESTION_BYTES: u64 = 8 << 20;
@@ -68,19 +72,39 @@ pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
     if let Some(url) = &args.base_url {
         launch.base_url = Some(url.clone());
     }
-    let provider = models::again(house, started.provider.as_str(), &started.model, launch.base_url.as_deref())?;
-    let mut builder = runtime(house, store).resume(run.clone()).provider(provider);
-    for grant in launch.grants(house)? {
-        builder = builder.grant(grant);
+    let provider = models::again(house, started.provider.as_str(), launch.base_url.as_deref())?;
+    let runtime = runtime(house, store);
+    let mut waited = false;
+    loop {
+        let mut builder = runtime.resume(run.clone()).provider(provider.clone());
+        for grant in launch.grants(house)? {
+            builder = builder.grant(grant);
+        }
+        match builder.start().await {
+            Ok(handle) => return watch(house, handle, Cursor::START).await,
+            // A process that was killed could not give its lease back: it runs out by itself, unless the process lives.
+            Err(RuntimeError::Held { owner, until, .. }) if !waited => {
+                waited = true;
+                let left = until.since(house.env.now()) + Duration::from_millis(50);
+                if !house.output.json {
+                    let left = millis(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+                    house.output.note(&format!("{owner} holds the run for another {left}, if it still lives; waits …"));
+                }
+                tokio::select! {
+                    () = house.env.sleep(left) => {}
+                    () = interrupt::pressed() => return Err(Failure::told(Code::Cancelled)),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    let handle = builder.start().await?;
-    watch(house, handle, Cursor::START).await
 }
 
 fn runtime(house: &House, store: SharedStore) -> Runtime {
     Runtime::builder(house.env.clone(), store)
         .tenant(house.tenant.clone())
         .owner(format!("process {}", std::process::id()))
+        .lease(LEASE)
         .redactor(house.redactor.clone())
         .approver(Arc::new(TerminalApprover::new(&house.env, house.output, house.redactor.clone())))
         .build()

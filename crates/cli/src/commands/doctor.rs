@@ -1,0 +1,128 @@
+//! `placet doctor`: what is found on this machine, and what is missing.
+
+use crate::args::DoctorArgs;
+use crate::failure::{Code, Done, Failure};
+use crate::house::House;
+use crate::models::{self, Found};
+use crate::output::{Tone, printable};
+use crate::vars;
+use placet_models::VENDORS;
+use serde::Serialize;
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    state: State,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Good,
+    Note,
+    Bad,
+}
+
+impl Finding {
+    fn new(what: &'static str, state: State, text: impl Into<String>) -> Self {
+        Finding { what, state, text: text.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn of(what: &'static str, failure: Failure) -> Self {
+        let mut finding = Finding::new(what, State::Bad, failure.message.unwrap_or_default());
+        finding.hint = failure.hints.into_iter().next();
+        finding
+    }
+}
+
+pub(crate) async fn doctor(house: &House, args: &DoctorArgs) -> Done {
+    let mut findings = vec![Finding::new("version", State::Good, env!("CARGO_PKG_VERSION")), store(house).await];
+    findings.push(match models::choose(house, &args.model).await {
+        Ok(target) => {
+            let text = format!("`placet run` asks {}:{}", target.provider.id(), target.model);
+            Finding::new("model", State::Good, text)
+        }
+        Err(failure) => Finding::of("model", failure),
+    });
+    findings.extend(keys());
+    findings.extend(ollama(house).await);
+    findings.push(Finding::new(
+        "sandbox",
+        State::Note,
+        "L1: commands run with a clean environment, limits and a process group of their own, but can read and reach \
+         what you can",
+    ));
+    let output = &house.output;
+    for finding in &findings {
+        if output.json {
+            output.json_line(finding);
+            continue;
+        }
+        let mark = match finding.state {
+            State::Good => output.paint(Tone::Good, "✓"),
+            State::Note => output.paint(Tone::Warn, "–"),
+            State::Bad => output.paint(Tone::Bad, "✗"),
+        };
+        output.line(&format!("{mark} {:<8} {}", finding.what, printable(&finding.text)));
+        if let Some(hint) = &finding.hint {
+            output.line(&output.paint(Tone::Quiet, &format!("           {}", printable(hint))));
+        }
+    }
+    if findings.iter().any(|finding| finding.state == State::Bad) { Err(Failure::told(Code::Failed)) } else { Ok(()) }
+}
+
+async fn store(house: &House) -> Finding {
+    if !house.store_path().exists() {
+        return Finding::new("store", State::Note, format!("{} is made by the first run", house.store_path().display()));
+    }
+    let opened = async {
+        let store = house.open_store()?;
+        let runs = placet_observe::list_runs(&*store, &house.tenant, None, 1).await?;
+        Ok::<_, Failure>((store.describe(), runs.is_empty()))
+    };
+    match opened.await {
+        Ok((place, empty)) => Finding::new("store", State::Good, if empty { format!("{place}, no runs yet") } else { place }),
+        Err(failure) => Finding::of("store", failure),
+    }
+}
+
+/// Which keys are set, never what they are.
+fn keys() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for row in VENDORS.iter().filter(|row| !row.key_variables.is_empty()) {
+        if let Some(name) = row.key_variables.iter().find(|name| vars::var(name).is_some()) {
+            findings.push(Finding::new("key", State::Good, format!("{name} is set: --model {}:NAME asks {}", row.id, row.name)));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(
+            Finding::new("key", State::Note, "no provider's key is set")
+                .hint("set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server), or start Ollama"),
+        );
+    }
+    findings
+}
+
+async fn ollama(house: &House) -> Option<Finding> {
+    let found = Found::new(house, None, None).ok()?;
+    let provider = found.providers.get("ollama")?.clone();
+    let asked = provider.models(placet_models::AskContext::new(house.env.clone()));
+    let models = tokio::select! {
+        models = asked => models.ok()?,
+        () = house.env.sleep(std::time::Duration::from_secs(1)) => return None,
+    };
+    let names: Vec<&str> = models.iter().map(|model| model.id.as_str()).take(8).collect();
+    Some(match names.as_slice() {
+        [] => Finding::new("ollama", State::Note, "Ollama is running, but has no model").hint("`ollama pull` gets one"),
+        names => Finding::new("ollama", State::Good, format!("Ollama has {}", names.join(", "))),
+    })
+}

@@ -1,0 +1,106 @@
+//! Which model is asked, and where it is.
+
+use crate::args::ModelArgs;
+use crate::failure::{Code, Failure};
+use crate::house::House;
+use crate::output::printable;
+use crate::vars;
+use placet_core::{Diagnose, ProviderError};
+use placet_models::{Lookup, ModelRef, Providers, SharedProvider, choose as choose_model, vendor};
+use placet_net::{Client, ClientOptions, ProxySettings};
+use std::sync::Arc;
+
+/// The model of a run.
+pub(crate) struct Target {
+    pub(crate) provider: SharedProvider,
+    pub(crate) model: String,
+    /// What to tell about the choice, where nobody made it.
+    pub(crate) note: Option<String>,
+}
+
+/// What is asked where the command line names no model: the environment, then a local Ollama, then `offline`.
+pub(crate) async fn choose(house: &House, args: &ModelArgs) -> Result<Target, Failure> {
+    // clap has read PLACET_MODEL into `args.model` already.
+    let flag = args.model.as_deref();
+    let found = Found::new(house, named_provider(flag).as_deref(), args.base_url.as_deref())?;
+    let chosen = choose_model(flag, &found.lookup, &found.providers, &found.client, &house.env).await?;
+    let provider = found.provider(&chosen.reference)?;
+    let note = flag.is_none().then(|| {
+        let mut note = format!("model {}: {}", chosen.reference, chosen.because);
+        if chosen.reference.provider.as_str() == "offline" {
+            note.push_str(
+                ".\n`offline` is no language model: it answers a small set of questions about files and numbers. \
+                 `placet doctor` says how to use a real one.",
+            );
+        }
+        for more in &chosen.notes {
+            note.push('\n');
+            note.push_str(more);
+        }
+        printable(&note)
+    });
+    Ok(Target { model: model_name(&chosen.reference), provider, note })
+}
+
+/// The provider of a run that is resumed.
+pub(crate) fn again(house: &House, provider: &str, base_url: Option<&str>) -> Result<SharedProvider, Failure> {
+    Found::new(house, Some(provider), base_url)?.provider(&ModelRef::new(provider, ""))
+}
+
+/// Everything that is known of models before one is asked.
+pub(crate) struct Found {
+    pub(crate) lookup: Lookup,
+    pub(crate) client: Client,
+    pub(crate) providers: Providers,
+}
+
+impl Found {
+    /// `base_url` takes the place of what the environment says of `provider`, or of `openai`.
+    pub(crate) fn new(house: &House, provider: Option<&str>, base_url: Option<&str>) -> Result<Self, Failure> {
+        let lookup = lookup(provider, base_url)?;
+        let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
+        let client = Client::new(ClientOptions::default().proxies(proxies), house.env.clone())?;
+        let providers = Providers::standard(&client, &lookup).map_err(|problems| wiring(&problems))?;
+        Ok(Found { lookup, client, providers })
+    }
+
+    fn provider(&self, reference: &ModelRef) -> Result<SharedProvider, Failure> {
+        self.providers.get(reference.provider.as_str()).cloned().ok_or_else(|| {
+            let known: Vec<&str> = self.providers.ids().map(|id| id.as_str()).collect();
+            Failure::new(Code::NotFound, format!("no provider is called {:?}", reference.provider.as_str()))
+                .hint(format!("known are {}", known.join(", ")))
+        })
+    }
+}
+
+/// Some providers have but one model and no name for it.
+pub(crate) fn model_name(reference: &ModelRef) -> String {
+    if reference.model.is_empty() { reference.provider.as_str().to_owned() } else { reference.model.clone() }
+}
+
+fn named_provider(flag: Option<&str>) -> Option<String> {
+    flag.and_then(|text| ModelRef::parse(text).ok()).map(|reference| reference.provider.as_str().to_owned())
+}
+
+fn lookup(provider: Option<&str>, base_url: Option<&str>) -> Result<Lookup, Failure> {
+    let Some(url) = base_url.map(str::to_owned) else { return Ok(Arc::new(|name: &str| vars::var(name))) };
+    let name = provider.unwrap_or("openai");
+    let Some(row) = vendor(name) else {
+        return Err(Failure::new(Code::Usage, format!("the model {name} has no base URL"))
+            .hint("leave --base-url out, or name a model of a server, for example --model openai:NAME"));
+    };
+    Ok(Arc::new(move |name: &str| {
+        if row.base_url_variables.contains(&name) { Some(url.clone()) } else { vars::var(name) }
+    }))
+}
+
+fn wiring(problems: &[ProviderError]) -> Failure {
+    let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let mut failure = Failure::new(Code::Usage, text.join("; "));
+    for hint in problems.iter().flat_map(Diagnose::hints) {
+        if !failure.hints.contains(&hint) {
+            failure = failure.hint(hint);
+        }
+    }
+    failure
+}
