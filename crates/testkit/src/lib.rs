@@ -6,3 +6,4 @@
 
 pub mod ledger;
 pub mod recording;
+pub mod upstream;

@@ -27,6 +27,8 @@ pub enum Admission {
     Stored(Arc<ToolResult>),
     /// The id was used with another tool or other arguments.
     Conflict,
+    /// It was started before and nobody knows how it ended; its tool must not run twice.
+    Interrupted,
 }
 
 /// What keeps the calls failed. It goes to the caller's code and is never worded for a model.
@@ -44,8 +46,9 @@ pub trait CallLedger: Send + Sync {
     /// Keeps how a call ended.
     async fn settle(&self, call: &CallKey, result: &ToolResult) -> Result<(), LedgerFailure>;
 
-    /// The call went away before its handler started: it may come again as a new one.
-    fn abandon(&self, call: &CallKey);
+    /// The call went away without an end. It may come again as a new one; but where `ran_once`, the handler of a *once*
+    /// tool had begun, and it is [`Admission::Interrupted`] from now on.
+    fn abandon(&self, call: &CallKey, ran_once: bool);
 }
 
 /// How many ended calls [`MemoryCalls`] keeps unless it is told otherwise.
@@ -67,7 +70,21 @@ struct Calls {
 #[derive(Debug)]
 struct Seen {
     content: Digest,
-    end: watch::Sender<Option<Arc<ToolResult>>>,
+    end: watch::Sender<End>,
+}
+
+impl Seen {
+    /// A copy, so that no lock is held while something is done about it.
+    fn look(&self) -> End {
+        self.end.borrow().clone()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum End {
+    NotYet,
+    Told(Arc<ToolResult>),
+    Lost,
 }
 
 impl MemoryCalls {
@@ -96,16 +113,19 @@ impl CallLedger for MemoryCalls {
                 let mut calls = self.lock();
                 match calls.seen.get(call) {
                     None => {
-                        calls.seen.insert(call.clone(), Seen { content, end: watch::Sender::new(None) });
+                        calls.seen.insert(call.clone(), Seen { content, end: watch::Sender::new(End::NotYet) });
                         return Ok(Admission::New);
                     }
                     Some(seen) if seen.content != content => return Ok(Admission::Conflict),
-                    Some(seen) => {
-                        if let Some(result) = &*seen.end.borrow() {
-                            return Ok(Admission::Stored(result.clone()));
+                    Some(seen) => match seen.look() {
+                        End::Told(result) => return Ok(Admission::Stored(result)),
+                        // Whoever comes first answers for it; the others wait for that answer.
+                        End::Lost => {
+                            seen.end.send_replace(End::NotYet);
+                            return Ok(Admission::Interrupted);
                         }
-                        seen.end.subscribe()
-                    }
+                        End::NotYet => seen.end.subscribe(),
+                    },
                 }
             };
             // Either it ends, or it was abandoned and this one takes its place: the next look tells.
@@ -116,7 +136,7 @@ impl CallLedger for MemoryCalls {
     async fn settle(&self, call: &CallKey, result: &ToolResult) -> Result<(), LedgerFailure> {
         let mut calls = self.lock();
         if let Some(seen) = calls.seen.get(call) {
-            seen.end.send_replace(Some(Arc::new(result.clone())));
+            seen.end.send_replace(End::Told(Arc::new(result.clone())));
             calls.ended.push_back(call.clone());
         }
         while calls.ended.len() > self.kept {
@@ -127,9 +147,15 @@ impl CallLedger for MemoryCalls {
         Ok(())
     }
 
-    fn abandon(&self, call: &CallKey) {
+    fn abandon(&self, call: &CallKey, ran_once: bool) {
         let mut calls = self.lock();
-        if calls.seen.get(call).is_some_and(|seen| seen.end.borrow().is_none()) {
+        let Some(seen) = calls.seen.get(call) else { return };
+        if !matches!(seen.look(), End::NotYet) {
+            return;
+        }
+        if ran_once {
+            seen.end.send_replace(End::Lost);
+        } else {
             calls.seen.remove(call);
         }
     }
@@ -149,5 +175,5 @@ impl CallLedger for NoCalls {
         Ok(())
     }
 
-    fn abandon(&self, _call: &CallKey) {}
+    fn abandon(&self, _call: &CallKey, _ran_once: bool) {}
 }

@@ -82,9 +82,14 @@ async fn pass(mut state: State) -> Result<ToolResult, PipelineError> {
     answered.await.unwrap_or(Err(PipelineError::TaskLost))
 }
 
+/// Runs the handler and concludes. The handler's own panic is an outcome; any other comes from what we stand on.
 async fn run(mut state: State) -> Result<ToolResult, PipelineError> {
-    let outcome = execute::execute(&mut state).await?;
-    conclude(state, outcome).await
+    let ran = async move {
+        let outcome = execute::execute(&mut state).await?;
+        conclude(state, outcome).await
+    };
+    let ran = AssertUnwindSafe(ran).catch_unwind().await;
+    ran.unwrap_or_else(|panic| Err(PipelineError::Panicked(panic_text(panic.as_ref()))))
 }
 
 async fn conclude(mut state: State, mut outcome: Outcome) -> Result<ToolResult, PipelineError> {
@@ -113,9 +118,7 @@ async fn contained(stage: Stage, check: Check, state: &mut State) -> Step {
     }
     match AssertUnwindSafe(check(state)).catch_unwind().await {
         Ok(step) => step,
-        Err(panic) if stage == Stage::Admit => {
-            Err(Stop::Broken(PipelineError::Calls(panic_text(panic.as_ref()).into())))
-        }
+        Err(panic) if stage == Stage::Admit => Err(Stop::Broken(PipelineError::Panicked(panic_text(panic.as_ref())))),
         Err(panic) => {
             let mut outcome = own(Status::Failed, stage, Reason::Panicked, texts::CHECK_PANICKED);
             outcome.cause = Some(panic_text(panic.as_ref()));
@@ -158,10 +161,16 @@ impl State {
     }
 
     fn worded(&self, mut outcome: Outcome) -> Outcome {
-        if let Some(entry) = &self.entry
-            && let Some(text) = entry.holder.word(entry.tool.name(), &outcome)
-        {
-            outcome.content = vec![placet_core::Part::text(text)];
+        let Some(entry) = &self.entry else { return outcome };
+        // A result is not lost over its wording.
+        let word = || entry.holder.word(entry.tool.name(), &outcome);
+        match std::panic::catch_unwind(AssertUnwindSafe(word)) {
+            Ok(Some(text)) => outcome.content = vec![placet_core::Part::text(text)],
+            Ok(None) => {}
+            Err(panic) => {
+                let panic = panic_text(panic.as_ref());
+                tracing::error!(capability = %entry.capability, panic, "a capability panicked over its wording");
+            }
         }
         outcome
     }
@@ -171,13 +180,23 @@ impl State {
 struct Ticket {
     calls: Arc<dyn CallLedger>,
     key: CallKey,
-    open: bool,
+    stage: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It may come again.
+    Open,
+    /// The handler of a *once* tool has begun.
+    RunsOnce,
+    /// It has ended.
+    Ended,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.open {
-            self.calls.abandon(&self.key);
+        if self.stage != Way::Ended {
+            self.calls.abandon(&self.key, self.stage == Way::RunsOnce);
         }
     }
 }
@@ -192,6 +211,9 @@ pub enum PipelineError {
     /// The recorder failed.
     #[error("the record of the call could not be kept: {0}")]
     Record(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The ledger of calls or the recorder panicked.
+    #[error("the ledger of calls or the recorder panicked: {0}")]
+    Panicked(String),
     /// The task that ran the call ended without an answer, as when the program shuts down.
     #[error("the task of the call ended without an answer; whether the tool took effect is not known")]
     TaskLost,
@@ -201,6 +223,7 @@ impl Diagnose for PipelineError {
     fn kind(&self) -> ErrorKind {
         match self {
             PipelineError::Calls(_) | PipelineError::Record(_) => ErrorKind::Storage,
+            PipelineError::Panicked(_) => ErrorKind::Internal,
             PipelineError::TaskLost => ErrorKind::Interrupted,
         }
     }

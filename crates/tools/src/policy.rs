@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use placet_core::event::ApprovalRequested;
 use placet_core::{ApprovalId, CapabilityId, Origins, RunId, ToolCall, ToolDefinition};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 use crate::context::Private;
 
@@ -170,6 +171,24 @@ pub trait Approver: Send + Sync {
         question: &ApprovalRequested,
         request: &PolicyRequest<'_>,
     ) -> Result<Decision, ApproverFailure>;
+}
+
+#[async_trait]
+impl<P: Policy + ?Sized> Policy for Arc<P> {
+    async fn judge(&self, request: &PolicyRequest<'_>) -> Result<Verdict, PolicyFailure> {
+        (**self).judge(request).await
+    }
+}
+
+#[async_trait]
+impl<A: Approver + ?Sized> Approver for Arc<A> {
+    async fn decide(
+        &self,
+        question: &ApprovalRequested,
+        request: &PolicyRequest<'_>,
+    ) -> Result<Decision, ApproverFailure> {
+        (**self).decide(question, request).await
+    }
 }
 
 #[cfg(test)]

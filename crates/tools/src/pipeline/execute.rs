@@ -1,7 +1,7 @@
 //! *execute*: the handler, once; its panic contained, its time limited, its cancellation told.
 
 use super::stages::{answered, tool_origin};
-use super::{PipelineError, State, own, texts};
+use super::{PipelineError, State, Way, own, texts};
 use crate::answer::{NO_OUTPUT, ToolError, ToolOutput};
 use futures_util::FutureExt;
 use placet_core::env::panic_text;
@@ -34,11 +34,11 @@ pub(super) async fn execute(state: &mut State) -> Result<Outcome, PipelineError>
         capability: Some(entry.capability.clone()),
     }));
     let effect = entry.tool.effect();
-    if effect != Effect::Read
+    if effect == Effect::Once
         && let Some(ticket) = &mut state.ticket
     {
         // From here on the call counts as run, even if nobody learns how it ends.
-        ticket.open = false;
+        ticket.stage = Way::RunsOnce;
     }
     let clock = state.cx.env.clock();
     let now = clock.steady();
@@ -105,7 +105,8 @@ fn answer(state: &State, output: ToolOutput) -> Outcome {
         false => (Status::Completed, None),
     };
     // An answer without content is not taken by every provider.
-    let content = if output.content.is_empty() { vec![Part::text(NO_OUTPUT)] } else { output.content };
+    let nothing = output.content.iter().all(|part| part.as_text().is_some_and(str::is_empty));
+    let content = if nothing { vec![Part::text(NO_OUTPUT)] } else { output.content };
     Outcome {
         content,
         payload: output.payload,

@@ -1,6 +1,6 @@
 //! *redact*, *bound* and *record*: what every outcome passes, whichever stage answered.
 
-use super::{PipelineError, State, bound as bounds};
+use super::{PipelineError, State, Way, bound as bounds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use placet_core::outcome::Outcome;
@@ -122,8 +122,11 @@ pub(super) async fn record(state: &mut State, outcome: Outcome) -> Result<ToolRe
     };
     let settled = match &mut state.ticket {
         Some(ticket) => {
-            ticket.open = false;
-            ticket.calls.settle(&ticket.key, &result).await
+            let settled = ticket.calls.settle(&ticket.key, &result).await;
+            if settled.is_ok() {
+                ticket.stage = Way::Ended;
+            }
+            settled
         }
         None => Ok(()),
     };

@@ -1,6 +1,6 @@
 //! The checks before *execute*, but for *approved*.
 
-use super::{PipelineError, State, Step, Stop, Ticket, own, texts};
+use super::{PipelineError, State, Step, Stop, Ticket, Way, own, texts};
 use crate::answer::ToolError;
 use crate::calls::{Admission, CallKey};
 use crate::context::{Inner, ToolContext};
@@ -40,12 +40,16 @@ pub(super) async fn admit(state: &mut State) -> Step {
     let calls = options.calls.clone();
     match calls.admit(&key, state.content).await {
         Ok(Admission::New) => {
-            state.ticket = Some(Ticket { calls, key, open: true });
+            state.ticket = Some(Ticket { calls, key, stage: Way::Open });
             Ok(())
         }
         Ok(Admission::Stored(result)) => Err(Stop::Repeated(result)),
         Ok(Admission::Conflict) => {
             state.stop(Status::Mistaken, Stage::Admit, Reason::RequestIdConflict, texts::ID_REUSED)
+        }
+        Ok(Admission::Interrupted) => {
+            state.ticket = Some(Ticket { calls, key, stage: Way::RunsOnce });
+            state.stop(Status::Interrupted, Stage::Admit, Reason::Interrupted, texts::INTERRUPTED)
         }
         Err(error) => Err(Stop::Broken(PipelineError::Calls(error))),
     }
@@ -202,7 +206,8 @@ pub(super) fn answered(state: &State, stage: Stage, error: ToolError) -> Outcome
         Status::Failed | Status::Interrupted => Reason::ToolError,
         Status::Refused | Status::Completed => Reason::Impossible,
     };
-    let mut outcome = Outcome::new(error.status, stage, Some(error.reason.unwrap_or(usual)), error.text);
+    let text = if error.text.trim().is_empty() { format!("the tool answered: {}", error.status) } else { error.text };
+    let mut outcome = Outcome::new(error.status, stage, Some(error.reason.unwrap_or(usual)), text);
     outcome.detail = error.detail;
     outcome.cause = error.cause;
     outcome.facts = error.facts;

@@ -11,6 +11,8 @@ pub(crate) const CANCELLED: &str = "the run was cancelled; nothing was run";
 pub(crate) const CANCELLED_MIDWAY: &str = "the run was cancelled before the tool had answered";
 pub(crate) const EFFECT_UNKNOWN: &str =
     "the run was cancelled while the tool was running; whether it took effect is not known";
+pub(crate) const INTERRUPTED: &str =
+    "this call was started before and interrupted; whether it took effect is not known; it is not run again";
 pub(crate) const PANICKED: &str = "the tool failed unexpectedly; the operator can read the cause";
 pub(crate) const CHECK_PANICKED: &str = "a check of this call failed unexpectedly; nothing was run";
 pub(crate) const POLICY_FAILED: &str = "the call is not permitted: the policy could not be asked";

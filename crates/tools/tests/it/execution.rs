@@ -222,7 +222,7 @@ impl CallLedger for NoDisk {
     ) -> Result<(), placet_tools::LedgerFailure> {
         Ok(())
     }
-    fn abandon(&self, _: &placet_tools::CallKey) {}
+    fn abandon(&self, _: &placet_tools::CallKey, _: bool) {}
 }
 
 #[test]
@@ -294,4 +294,44 @@ fn the_ledger_in_memory_keeps_as_many_as_it_was_told() {
         let again = call(calls[2].id.clone(), "say", json!({}));
         assert!(!bench.pipeline.run(&again, other).await.unwrap().outcome.repeated);
     });
+}
+
+/// Panics when it is told of the first end.
+#[derive(Default)]
+struct Faints(AtomicU32);
+
+#[async_trait::async_trait]
+impl placet_tools::Recorder for Faints {
+    async fn ended(&self, _: &placet_core::ToolResult, _: Duration) -> Result<(), placet_tools::RecordFailure> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the recorder faints");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_once_call_whose_end_was_lost_is_interrupted_and_any_other_runs_again() {
+    for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+        block_on(async {
+            let count = Arc::new(AtomicU32::new(0));
+            let ran = count.clone();
+            let pay = tool("pay", "Pays.", move |_: NoArguments, _cx| {
+                ran.fetch_add(1, Ordering::SeqCst);
+                async { "paid" }
+            })
+            .effect(effect);
+            let bench = Bench::new([Grant::tool(pay)], Options::default().recorder(Arc::new(Faints::default())));
+            let call = bench.call("pay", json!({}));
+            let error = bench.pipeline.run(&call, bench.cx()).await.expect_err("its end is lost");
+            assert!(matches!(error, PipelineError::Panicked(_)), "{error}");
+            let again = bench.run(&call).await;
+            if effect == Effect::Once {
+                assert_eq!((again.outcome.status, reason(&again)), (Status::Interrupted, "interrupted"));
+                assert_eq!(count.load(Ordering::SeqCst), 1);
+                assert!(bench.run(&call).await.outcome.repeated, "that is its stored outcome");
+            } else {
+                assert_eq!((again.outcome.status, again.outcome.repeated), (Status::Completed, false));
+                assert_eq!(count.load(Ordering::SeqCst), 2);
+            }
+        });
+    }
 }
