@@ -7,8 +7,9 @@ use http::HeaderMap;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::Value;
 
-/// How much of a body is kept in an error, in bytes.
-const RAW_BYTES: usize = 4096;
+/// How much of a body is kept in an error, in bytes. It is ample, because whoever takes secrets out of it has to do so before
+/// cutting it to what is shown: half a secret is not recognised.
+pub(crate) const RAW_BYTES: usize = 64 * 1024;
 /// How much of a body that is no JSON becomes the message, in characters.
 const MESSAGE_CHARS: usize = 300;
 
@@ -23,7 +24,7 @@ pub fn request_id(headers: &HeaderMap) -> Option<String> {
     found.find(|id| !id.is_empty()).map(str::to_owned)
 }
 
-/// Reads an answer that is an error. How long to wait is not read here: whoever decides about retry does.
+/// Reads an answer that is an error. Its message quotes the body, and `raw` keeps up to 64 KiB of it. How long to wait is not read here: whoever decides about retry does.
 #[must_use]
 pub fn decode_error(provider: &ProviderId, status: u16, headers: &HeaderMap, body: &[u8]) -> ProviderError {
     let text = String::from_utf8_lossy(body);
@@ -81,7 +82,7 @@ impl Said {
         // A gateway names the provider behind it, whose own words say more.
         if let Some(raw) = object.get("metadata").and_then(|metadata| metadata.get("raw")).and_then(Value::as_str) {
             let message = said.message.take().unwrap_or_default();
-            said.message = Some(format!("{message}: {}", raw.chars().take(MESSAGE_CHARS).collect::<String>()));
+            said.message = Some(format!("{message}: {raw}"));
         }
         said.code = said.code.or_else(|| word("code"));
         said.kind = said.kind.or_else(|| word("type").filter(|kind| kind != "error")).or_else(|| word("status"));
@@ -208,7 +209,7 @@ fn plain_text(body: &str) -> Option<String> {
     let is_html = body.trim_start().starts_with('<');
     let mut text = String::new();
     let mut depth = 0u32;
-    for c in body.chars().take(RAW_BYTES) {
+    for c in body.chars().take(4096) {
         match c {
             '<' if is_html => depth += 1,
             '>' if is_html && depth > 0 => {
@@ -225,7 +226,7 @@ fn plain_text(body: &str) -> Option<String> {
 }
 
 /// The beginning of a text, at most `bytes` long, never half a character.
-fn cut(text: &str, bytes: usize) -> String {
+pub(crate) fn cut(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes)].to_owned()
 }
 

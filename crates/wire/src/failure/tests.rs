@@ -147,7 +147,7 @@ fn every_shape_gives_kind_message_and_code() {
 
 #[test]
 fn the_body_is_kept_up_to_a_bound_and_never_cut_within_a_character() {
-    let error = decode(500, &"€".repeat(3000));
+    let error = decode(500, &"€".repeat(30_000));
     let raw = error.raw.unwrap();
     assert!(raw.len() <= RAW_BYTES && raw.chars().all(|c| c == '€'), "{}", raw.len());
     assert_eq!(error.message.chars().count(), MESSAGE_CHARS);

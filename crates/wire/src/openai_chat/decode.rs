@@ -1,6 +1,6 @@
 //! From what a Chat Completions server answers to turn events.
 
-use crate::failure::decode_error_value;
+use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
 use crate::sse::{SseDecoder, SseEvent};
 use placet_core::part::Native;
@@ -33,7 +33,7 @@ impl EventDecoder {
             self.answer.event(&event, false, out);
         }
         if let Err(error) = pushed {
-            self.answer.fail(ErrorKind::LimitReached, error.to_string(), None, out);
+            self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
         }
     }
 
@@ -63,10 +63,8 @@ impl EventDecoder {
 /// # Errors
 /// [`ProviderError`] where it is an error in spite of its status, or no answer of this protocol.
 pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        let raw = String::from_utf8_lossy(body);
-        not_json(provider, &error, &raw)
-    })?;
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
     let mut answer = Answer::new(provider.clone(), names);
     let mut events = Vec::new();
     answer.chunk(&value, &mut events);
@@ -79,7 +77,7 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
             provider.clone(),
             "the answer holds no choice; expected a chat completion with `choices`",
         );
-        error.raw = Some(value.to_string().chars().take(1000).collect());
+        error.raw = Some(cut(&value.to_string(), RAW_BYTES));
         return Err(error);
     }
     // A whole body is not cut, so a missing finish reason is only a forgotten one.
@@ -118,14 +116,10 @@ pub fn decode_models(provider: &ProviderId, body: &[u8]) -> Result<Vec<ListedMod
 }
 
 fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
-    let excerpt: String = text.chars().take(200).collect();
-    let mut failure = ProviderError::new(
-        ErrorKind::Protocol,
-        provider.clone(),
-        format!("the answer is not JSON ({error}): {excerpt:?}"),
-    )
-    .with_hint("check that the base URL points to an OpenAI-compatible API; it usually ends with /v1");
-    failure.raw = Some(text.chars().take(1000).collect());
+    let mut failure =
+        ProviderError::new(ErrorKind::Protocol, provider.clone(), format!("the answer is not JSON ({error})"))
+            .with_hint("check that the base URL points to an OpenAI-compatible API; it usually ends with /v1");
+    failure.raw = Some(cut(text, RAW_BYTES));
     failure
 }
 
@@ -216,7 +210,7 @@ impl Answer {
             Err(_) if is_last => {}
             Err(error) => {
                 let failure = not_json(&self.provider, &error, data);
-                self.fail(ErrorKind::Protocol, failure.message, failure.raw, out);
+                self.fail_with(failure, out);
             }
         }
     }
@@ -265,12 +259,7 @@ impl Answer {
                 match stop_reason(reason) {
                     Ok(stop) => self.stop = Some(stop),
                     Err(kind) => {
-                        return self.fail(
-                            kind,
-                            format!("the answer broke off with the finish reason `{reason}`"),
-                            None,
-                            out,
-                        );
+                        return self.fail(kind, format!("the answer broke off with the finish reason `{reason}`"), out);
                     }
                 }
             }
@@ -449,7 +438,7 @@ impl Answer {
         }
         let Some(stop) = self.stop.clone() else {
             let said = if self.is_started { "the answer ended before its end marker" } else { "the answer is empty" };
-            return self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), None, out);
+            return self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
         };
         self.is_done = true;
         if self.thinking_field.is_some() || !self.thinking_details.is_empty() {
@@ -466,10 +455,8 @@ impl Answer {
         out.push(TurnEvent::Finished(TurnFinished { stop, provider_state: None }));
     }
 
-    fn fail(&mut self, kind: ErrorKind, message: String, raw: Option<String>, out: &mut Vec<TurnEvent>) {
-        let mut error = ProviderError::new(kind, self.provider.clone(), message);
-        error.raw = raw;
-        self.fail_with(error, out);
+    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
+        self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
     }
 
     fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
