@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | its records | log `run`, run id | by the owner of the run |
 //! | its line in the list of runs | cell `runs`, start, run id | with the start and the end |
-//! | who owns it | cell `run-lease`, run id | with the start, then by time |
+//! | who owns it | lease `run-lease`, run id | with the start, then by time |
 //!
 //! All of them begin with the tenant.
 
@@ -35,7 +35,7 @@ pub fn entries(tenant: &Tenant) -> Key {
     Key::new(tenant).text("runs")
 }
 
-/// The cell with the lease of a run.
+/// The key of a run's lease, and what its cells' keys begin with.
 #[must_use]
 pub fn lease(tenant: &Tenant, run: &RunId) -> Key {
     Key::new(tenant).text("run-lease").text(run.as_str())

@@ -197,9 +197,7 @@ fn happening(event: &EventBody, turn: u32) -> Option<Happening> {
         EventBody::RunCompleted(completed) => {
             Happening::Ended { end: Ending::from(&completed.end), detail: completed.detail.clone() }
         }
-        EventBody::RunFailed(failed) => {
-            Happening::Ended { end: Ending::Failed, detail: Some(failed.message.clone()) }
-        }
+        EventBody::RunFailed(failed) => Happening::Ended { end: Ending::Failed, detail: Some(failed.message.clone()) },
         EventBody::Unknown(unknown) => Happening::Unknown { kind: unknown.kind().to_owned() },
         _ => return None,
     })

@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 use crate::layout;
-use crate::lease::RunLease;
 use crate::result::Ending;
 use crate::state::RunState;
 use placet_core::event::RunStarted;
 use placet_core::{Digest, ItemBody, Money, ProviderId, Role, RunId, Timestamp, Usage};
+use placet_store::lease::LeaseState;
 use placet_store::{Direction, Key, Store, Tenant, Value};
 use serde::{Deserialize, Serialize};
 
@@ -164,22 +164,22 @@ pub async fn list_runs(
 ) -> Result<Vec<ListedRun>> {
     let beyond = before.map(|entry| entry.key(tenant));
     let cells = store.cells(&layout::entries(tenant), beyond.as_ref(), Direction::Backward, limit).await?;
-    let now = store.now().await?;
     let mut runs = Vec::with_capacity(cells.len());
     for cell in cells {
         let entry: RunEntry = cell.value.from_json(FORMAT)?;
         let standing = match &entry.end {
             Some(end) => RunStanding::Ended { end: end.clone() },
-            None => standing(store, tenant, &entry.run, now).await?,
+            None => standing(store, tenant, &entry.run).await?,
         };
         runs.push(ListedRun { entry, standing });
     }
     Ok(runs)
 }
 
-async fn standing(store: &dyn Store, tenant: &Tenant, run: &RunId, now: Timestamp) -> Result<RunStanding> {
-    Ok(match RunLease::read(store, tenant, run).await? {
-        Some(lease) if lease.holds(now) => RunStanding::Running { owner: lease.owner, until: lease.until },
+async fn standing(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<RunStanding> {
+    let lease = LeaseState::read(store, &layout::lease(tenant, run)).await?;
+    Ok(match (lease.holder, lease.until) {
+        (Some(owner), Some(until)) => RunStanding::Running { owner, until },
         _ => RunStanding::Interrupted,
     })
 }

@@ -7,8 +7,8 @@
 use crate::result::{Ending, Failure, Payload, RunResult};
 use placet_core::event::{CallEnded, EventBody, RunStarted, TurnCompleted};
 use placet_core::{
-    CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp, ToolCall, ToolResult,
-    TurnId, Usage,
+    CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp, ToolCall,
+    ToolResult, TurnId, Usage,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +111,10 @@ impl RunState {
 
     /// Takes in the next record. Live events and unknown ones change nothing.
     pub fn push(&mut self, at: Timestamp, event: &EventBody) {
+        // From the last record of one process to the first of the next nobody worked on it.
+        if matches!(event, EventBody::RunResumed(_)) {
+            self.clock = ActiveTime { before: self.active(), since: at, last: at };
+        }
         self.clock.last = self.clock.last.max(at);
         match event {
             EventBody::RunStarted(started) => {
@@ -122,11 +126,6 @@ impl RunState {
                 self.cost = started.price.map(|_| Money::ZERO);
                 self.started = Some(Arc::new((**started).clone()));
                 self.clock = ActiveTime { before: Duration::ZERO, since: at, last: at };
-            }
-            EventBody::RunResumed(_) => {
-                let before = self.active();
-                self.clock = ActiveTime { before, since: at, last: at };
-                // Whoever waited for an answer is gone, and the question will be put again.
             }
             EventBody::TurnCompleted(completed) => self.turn_completed(completed),
             EventBody::CallRequested(requested) => {

@@ -15,6 +15,7 @@ pub(crate) fn turn_cut() -> Outcome {
 
 /// To a call that was started by a process that is gone: whether it took effect, nobody knows.
 pub(crate) fn interrupted() -> Outcome {
-    let text = "the process ended while this call was running; whether it took effect is not known, and it is not run again";
+    let text =
+        "the process ended while this call was running; whether it took effect is not known, and it is not run again";
     Outcome::new(Status::Interrupted, Stage::Execute, Some(Reason::Interrupted), text)
 }

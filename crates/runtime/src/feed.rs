@@ -42,6 +42,8 @@ struct FeedState {
     live: u64,
     /// The text of the present turn so far.
     text: String,
+    /// The place after which that text came.
+    turn_began: Cursor,
     closed: bool,
 }
 
@@ -72,6 +74,7 @@ impl Feed {
             last_at: Timestamp::EPOCH,
             live: 0,
             text: String::new(),
+            turn_began: last,
             closed: false,
         };
         Arc::new(Feed { run, state: Mutex::new(state), wake: Notify::new(), readers: AtomicUsize::new(0) })
@@ -85,13 +88,13 @@ impl Feed {
     pub(crate) fn live(&self, at: Timestamp, body: EventBody) {
         {
             let mut state = self.lock();
+            let cursor = Cursor { durable: state.last.durable, live: state.last.live + 1 };
             match &body {
                 EventBody::TextDelta(delta) => state.text.push_str(&delta.delta),
-                EventBody::RequestStarted(_) => state.text.clear(),
+                EventBody::RequestStarted(_) => state.begin_text(cursor),
                 _ => {}
             }
             state.live += 1;
-            let cursor = Cursor { durable: state.last.durable, live: state.last.live + 1 };
             state.push(Event { run: self.run.clone(), cursor, at, body });
         }
         self.wake.notify_waiters();
@@ -103,7 +106,7 @@ impl Feed {
             let mut state = self.lock();
             for event in records {
                 if matches!(event.body, EventBody::TurnCompleted(_)) {
-                    state.text.clear();
+                    state.begin_text(event.cursor);
                 }
                 state.push(event);
             }
@@ -125,11 +128,16 @@ impl Feed {
     /// A reader that has seen everything up to that place.
     pub(crate) fn reader(self: &Arc<Self>, from: Cursor) -> FeedReader {
         self.readers.fetch_add(1, Ordering::Relaxed);
-        FeedReader { feed: self.clone(), cursor: from, seen: None }
+        FeedReader { feed: self.clone(), cursor: from, seen: None, fell_behind: false }
     }
 }
 
 impl FeedState {
+    fn begin_text(&mut self, after: Cursor) {
+        self.text.clear();
+        self.turn_began = after;
+    }
+
     fn push(&mut self, event: Event) {
         self.bytes += weight(&event.body);
         self.last = event.cursor;
@@ -142,11 +150,14 @@ impl FeedState {
         }
     }
 
-    fn after(&self, run: &RunId, cursor: Cursor, seen: Option<u64>) -> Next {
-        if cursor >= self.last {
+    fn after(&self, reader: &FeedReader) -> Next {
+        let cursor = reader.cursor;
+        // Records from the store say nothing of the live text between them.
+        let misses_text = reader.fell_behind && !self.text.is_empty() && self.turn_began <= cursor;
+        if cursor >= self.last && !misses_text {
             return if self.closed { Next::Over } else { Next::Wait };
         }
-        if cursor >= self.floor {
+        if cursor >= self.floor && !misses_text {
             let first = self.ring.partition_point(|event| event.cursor <= cursor);
             return Next::Events(self.ring.iter().skip(first).take(TAKE).cloned().collect());
         }
@@ -154,9 +165,9 @@ impl FeedState {
             return Next::Records(self.last.durable);
         }
         // Of a reader that came late nobody knows what it saw before; what it missed of this stretch is certain.
-        let missed = seen.map_or(self.last.live - cursor.live, |seen| self.live - seen);
+        let missed = reader.seen.map_or(self.last.live - cursor.live, |seen| self.live - seen);
         let body = EventBody::Snapshot(Snapshot { text: self.text.clone(), missed });
-        Next::Snapshot(Arc::new(Event { run: run.clone(), cursor: self.last, at: self.last_at, body }))
+        Next::Snapshot(Arc::new(Event { run: reader.run().clone(), cursor: self.last, at: self.last_at, body }))
     }
 }
 
@@ -178,6 +189,8 @@ pub(crate) struct FeedReader {
     cursor: Cursor,
     /// How many live events the feed had shown when this reader was last at its end; unknown at first.
     seen: Option<u64>,
+    /// Whether it was sent to the store, and has not been told of the live text since.
+    fell_behind: bool,
 }
 
 impl FeedReader {
@@ -204,30 +217,29 @@ impl FeedReader {
             woken.as_mut().enable();
             let next = {
                 let state = self.feed.lock();
-                let next = state.after(self.run(), self.cursor, self.seen);
+                let next = state.after(self);
                 match &next {
                     Next::Events(events) => {
                         let live = events.iter().filter(|event| !event.body.is_durable()).count() as u64;
-                        let at_end = events.last().is_some_and(|event| event.cursor == state.last);
+                        self.cursor = events.last().map_or(self.cursor, |event| event.cursor);
+                        let at_end = self.cursor == state.last;
                         self.seen = if at_end { Some(state.live) } else { self.seen.map(|seen| seen + live) };
+                        self.fell_behind = false;
                     }
-                    Next::Snapshot(_) => self.seen = Some(state.live),
-                    Next::Records(_) | Next::Wait | Next::Over => {}
+                    Next::Snapshot(event) => {
+                        self.cursor = event.cursor;
+                        self.seen = Some(state.live);
+                        self.fell_behind = false;
+                    }
+                    Next::Records(_) => self.fell_behind = true,
+                    Next::Wait | Next::Over => {}
                 }
                 next
             };
-            match &next {
-                Next::Wait => woken.await,
-                Next::Events(events) => {
-                    self.cursor = events.last().map_or(self.cursor, |event| event.cursor);
-                    return next;
-                }
-                Next::Snapshot(event) => {
-                    self.cursor = event.cursor;
-                    return next;
-                }
-                Next::Records(_) | Next::Over => return next,
+            if !matches!(next, Next::Wait) {
+                return next;
             }
+            woken.await;
         }
     }
 }

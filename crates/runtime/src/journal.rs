@@ -16,9 +16,10 @@ use crate::recorder;
 use crate::runtime::Shared;
 use placet_core::event::{CallEnded, EventBody};
 use placet_core::record::{Chain, RecordError};
-use placet_core::{CapabilityId, Effect, Event, Outcome, RunId, Sealed, Timestamp, ToolCall, ToolResult};
-use placet_observe::{Journal, LastRecord, RECORD_FORMAT, RunEntry, RunLease, RunState, layout};
-use placet_store::{Batch, Condition, Found, LogName, StoreError, Value};
+use placet_core::{CapabilityId, Effect, Event, Outcome, Record, RunId, Sealed, Timestamp, ToolCall, ToolResult};
+use placet_observe::{Journal, LastRecord, RECORD_FORMAT, RunEntry, RunState, layout};
+use placet_store::lease::{Lease, LeaseState};
+use placet_store::{Batch, Condition, LogName, StoreError, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -78,52 +79,52 @@ struct Open {
 struct Kept {
     /// The number of the last record.
     head: u64,
-    /// How often the lease's cell was written.
-    lease_version: u64,
-    token: u64,
+    lease: Lease,
+    /// How the lease stood before it was ours; the first commit takes it.
+    untaken: Option<LeaseState>,
     /// The run's line in the list; absent until its start is committed.
     entry: Option<RunEntry>,
-    /// Set until the lease is written by the first commit.
-    acquiring: bool,
 }
 
 impl JournalWriter {
     /// The journal of a new run.
-    pub(crate) fn begin(shared: Arc<Shared>, run: RunId, feed: Arc<Feed>) -> Self {
+    pub(crate) fn begin(shared: Arc<Shared>, run: RunId, feed: Arc<Feed>) -> Result<Self> {
         let state = RunState::new(run.clone());
-        let kept = Kept { head: 0, lease_version: 0, token: 1, entry: None, acquiring: true };
-        JournalWriter::new(shared, run, feed, Chain::new(), state, kept)
+        let lease = LeaseState::never_taken(&layout::lease(&shared.tenant, &run));
+        JournalWriter::new(shared, run, feed, Chain::new(), state, 0, lease)
     }
 
     /// The journal of a run that nobody owns any more.
     pub(crate) fn take_over(
         shared: Arc<Shared>,
-        run: RunId,
         feed: Arc<Feed>,
         journal: &Journal,
         state: RunState,
-        lease: LeaseSeen,
-    ) -> Self {
-        let first = journal.records().first().map(|kept| &kept.record);
-        let entry = first.and_then(|record| match &record.event {
-            EventBody::RunStarted(started) => Some(RunEntry::of_start(&run, record.at, started)),
-            _ => None,
-        });
-        let kept = Kept {
-            head: journal.records().len() as u64,
-            lease_version: lease.version(),
-            token: lease.next_token(),
-            entry,
-            acquiring: true,
-        };
-        JournalWriter::new(shared, run, feed, journal.chain().clone(), state, kept)
+        lease: LeaseState,
+    ) -> Result<Self> {
+        let (run, head) = (journal.run().clone(), journal.records().len() as u64);
+        let mut writer = JournalWriter::new(shared, run, feed, journal.chain().clone(), state, head, lease)?;
+        let start = journal.records().first().map(|kept| &kept.record);
+        if let Some(Record { at, event: EventBody::RunStarted(started), .. }) = start {
+            writer.kept.get_mut().entry = Some(RunEntry::of_start(&writer.run, *at, started));
+        }
+        Ok(writer)
     }
 
-    fn new(shared: Arc<Shared>, run: RunId, feed: Arc<Feed>, chain: Chain, state: RunState, kept: Kept) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        run: RunId,
+        feed: Arc<Feed>,
+        chain: Chain,
+        state: RunState,
+        head: u64,
+        untaken: LeaseState,
+    ) -> Result<Self> {
+        let lease = untaken.take(&mut Batch::new(), &shared.owner, shared.lease)?;
         let writer = JournalWriter {
             log: layout::journal(&shared.tenant, &run),
             open: Mutex::new(Open { chain, state, uncommitted: Vec::new() }),
-            kept: tokio::sync::Mutex::new(kept),
+            kept: tokio::sync::Mutex::new(Kept { head, lease, untaken: Some(untaken), entry: None }),
             renewal: AtomicU64::new(0),
             lost: CancellationToken::new(),
             shared,
@@ -131,7 +132,12 @@ impl JournalWriter {
             feed,
         };
         writer.note_renewal();
-        writer
+        Ok(writer)
+    }
+
+    /// The fencing token of its lease.
+    pub(crate) fn token(&mut self) -> u64 {
+        self.kept.get_mut().lease.token()
     }
 
     pub(crate) fn run(&self) -> &RunId {
@@ -233,32 +239,23 @@ impl JournalWriter {
     }
 
     async fn commit_group(&self, kept: &mut Kept, group: &[(Event, Sealed)]) -> Result<()> {
-        let gone = if group.iter().any(|(event, _)| event.body.is_end()) { self.shared.make_room() } else { Vec::new() };
+        let gone =
+            if group.iter().any(|(event, _)| event.body.is_end()) { self.shared.make_room() } else { Vec::new() };
         for _ in 0..TRIES {
             let (batch, entry) = self.batch(kept, group, &gone)?;
             match self.shared.store.commit(batch).await {
-                Ok(_) => {
-                    self.note_committed(kept, group, entry);
-                    return Ok(());
-                }
-                Err(StoreError::Condition { found: Found::Head(head), .. }) => {
-                    // Ours after all, if the answer to an earlier try was lost.
-                    if head.number == kept.head + group.len() as u64 && self.is_ours(head.number, group).await? {
-                        self.note_committed(kept, group, entry);
-                        return Ok(());
-                    }
-                    return Err(self.conflict(kept));
-                }
-                Err(StoreError::Condition { found: Found::Cell(_), .. }) => {
-                    if !self.still_owned(kept, group).await? {
-                        return Err(self.conflict(kept));
-                    }
-                }
+                Ok(_) => {}
+                // An earlier try has landed, and its answer was lost; or somebody else has the run.
+                Err(StoreError::Condition { .. }) if self.landed(kept, group).await? => {}
+                Err(StoreError::Condition { .. }) => return Err(self.conflict(kept)),
                 Err(error) if error.is_unknown() => {
                     tracing::warn!(run = %self.run, %error, "the answer to a commit was lost; trying again");
+                    continue;
                 }
                 Err(error) => return Err(error.into()),
             }
+            self.note_committed(kept, group, entry);
+            return Ok(());
         }
         Err(RuntimeError::internal(format!("a commit to {} has no known end after {TRIES} tries", self.run)))
     }
@@ -270,14 +267,17 @@ impl JournalWriter {
         group: &[(Event, Sealed)],
         gone: &[(RunId, Timestamp)],
     ) -> Result<(Batch, Option<RunEntry>)> {
-        let Shared { tenant, owner, lease, .. } = &*self.shared;
+        let tenant = &self.shared.tenant;
         let mut batch = Batch::new();
-        let lease_key = layout::lease(tenant, &self.run);
-        batch.require(Condition::version(lease_key.clone(), kept.lease_version));
-        batch.require(Condition::head(self.log.clone(), kept.head));
-        if kept.acquiring {
-            batch.put(lease_key.clone(), RunLease::to_value(owner, kept.token, *lease));
+        match &kept.untaken {
+            Some(untaken) => {
+                untaken.take(&mut batch, &self.shared.owner, self.shared.lease)?;
+            }
+            None => {
+                batch.require(kept.lease.fence());
+            }
         }
+        batch.require(Condition::head(self.log.clone(), kept.head));
         let mut entry = kept.entry.clone();
         for (event, sealed) in group {
             batch.append(&self.log, Value::new(RECORD_FORMAT, sealed.to_bytes()));
@@ -288,7 +288,7 @@ impl JournalWriter {
                 body if body.is_end() => {
                     let last = LastRecord { number: event.cursor.durable, hash: sealed.hash };
                     entry = entry.map(|entry| self.read(|state| entry.ended(event.at, state, last)));
-                    batch.put(lease_key.clone(), RunLease::to_value("", kept.token, Duration::ZERO));
+                    kept.lease.release(&mut batch);
                 }
                 _ => {}
             }
@@ -307,33 +307,20 @@ impl JournalWriter {
     fn note_committed(&self, kept: &mut Kept, group: &[(Event, Sealed)], entry: Option<RunEntry>) {
         kept.head += group.len() as u64;
         kept.entry = entry;
-        kept.lease_version += u64::from(std::mem::take(&mut kept.acquiring));
-        if group.iter().any(|(event, _)| event.body.is_end()) {
-            kept.lease_version += 1;
-            if let Some(entry) = &kept.entry {
-                self.shared.keep_ended(&self.run, entry.started);
-            }
+        kept.untaken = None;
+        if group.iter().any(|(event, _)| event.body.is_end())
+            && let Some(entry) = &kept.entry
+        {
+            self.shared.keep_ended(&self.run, entry.started);
         }
     }
 
-    async fn is_ours(&self, number: u64, group: &[(Event, Sealed)]) -> Result<bool> {
-        let entries = self.shared.store.log_entries(&self.log, &[number]).await?;
+    /// Whether the store has these very records where they belong.
+    async fn landed(&self, kept: &Kept, group: &[(Event, Sealed)]) -> Result<bool> {
+        let last = kept.head + group.len() as u64;
+        let entries = self.shared.store.log_entries(&self.log, &[last]).await?;
         let ours = group.last().map(|(_, sealed)| sealed.to_bytes());
         Ok(entries.first().map(|entry| entry.value.bytes.to_vec()) == ours)
-    }
-
-    /// Whether the lease is ours though its cell has another version than we know: then a write of ours landed whose
-    /// answer was lost. Takes the version over.
-    async fn still_owned(&self, kept: &mut Kept, group: &[(Event, Sealed)]) -> Result<bool> {
-        let lease = RunLease::read(&*self.shared.store, &self.shared.tenant, &self.run).await?;
-        let Some(lease) = lease.filter(|lease| lease.token == kept.token) else { return Ok(false) };
-        let ours = lease.owner == self.shared.owner
-            || (lease.owner.is_empty() && group.iter().any(|(event, _)| event.body.is_end()));
-        if ours {
-            kept.lease_version = lease.version;
-            kept.acquiring = false;
-        }
-        Ok(ours)
     }
 
     fn conflict(&self, kept: &Kept) -> RuntimeError {
@@ -371,36 +358,26 @@ impl JournalWriter {
     }
 
     async fn renew(&self) {
-        let mut kept = self.kept.lock().await;
-        if let Err(error) = self.write_lease(&mut kept, &self.shared.owner, self.shared.lease).await {
+        let kept = self.kept.lock().await;
+        let mut batch = Batch::new();
+        kept.lease.renew(&mut batch, self.shared.lease);
+        match self.shared.store.commit(batch).await {
+            Ok(_) => {}
+            Err(StoreError::Condition { .. }) => self.lost.cancel(),
             // The next commit, or the next renewal, tells more.
-            tracing::warn!(run = %self.run, %error, "the lease could not be renewed");
+            Err(error) => tracing::warn!(run = %self.run, %error, "the lease could not be renewed"),
         }
     }
 
     /// Lets go of a run that could not be carried on, so that it can be resumed at once.
     pub(crate) async fn let_go(&self) {
-        let mut kept = self.kept.lock().await;
-        if !self.lost.is_cancelled()
-            && let Err(error) = self.write_lease(&mut kept, "", Duration::ZERO).await
-        {
-            tracing::warn!(run = %self.run, %error, "the lease could not be released; it will pass");
-        }
-    }
-
-    async fn write_lease(&self, kept: &mut Kept, owner: &str, span: Duration) -> Result<()> {
-        let key = layout::lease(&self.shared.tenant, &self.run);
+        let kept = self.kept.lock().await;
         let mut batch = Batch::new();
-        batch.require(Condition::version(key.clone(), kept.lease_version));
-        batch.put(key, RunLease::to_value(owner, kept.token, span));
-        match self.shared.store.commit(batch).await {
-            Ok(_) => {
-                kept.lease_version += 1;
-                Ok(())
-            }
-            Err(StoreError::Condition { .. }) if !self.still_owned(kept, &[]).await? => Err(self.conflict(kept)),
-            Err(StoreError::Condition { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+        kept.lease.release(&mut batch);
+        if !self.lost.is_cancelled()
+            && let Err(error) = self.shared.store.commit(batch).await
+        {
+            tracing::warn!(run = %self.run, %error, "the lease could not be released; it will lapse");
         }
     }
 }
@@ -411,39 +388,5 @@ impl Open {
         self.state.push(at, &record.event);
         self.uncommitted.push((record.into_event(), sealed));
         Ok(())
-    }
-}
-
-/// A run's lease as it was before a takeover.
-#[derive(Clone, Debug)]
-pub(crate) struct LeaseSeen {
-    lease: Option<RunLease>,
-    now: Timestamp,
-    key: placet_store::Key,
-}
-
-impl LeaseSeen {
-    pub(crate) async fn look(shared: &Shared, run: &RunId) -> Result<Self> {
-        let lease = RunLease::read(&*shared.store, &shared.tenant, run).await?;
-        Ok(LeaseSeen { lease, now: shared.store.now().await?, key: layout::lease(&shared.tenant, run) })
-    }
-
-    /// The error that names the live owner, if there is one.
-    pub(crate) fn held(&self, run: &RunId) -> Option<RuntimeError> {
-        let lease = self.lease.as_ref().filter(|lease| lease.holds(self.now))?;
-        Some(RuntimeError::Held { run: run.clone(), owner: lease.owner.clone(), until: lease.until })
-    }
-
-    pub(crate) fn next_token(&self) -> u64 {
-        self.lease.as_ref().map_or(0, |lease| lease.token) + 1
-    }
-
-    fn version(&self) -> u64 {
-        self.lease.as_ref().map_or(0, |lease| lease.version)
-    }
-
-    /// Holds as long as nobody has taken, renewed or released it since.
-    pub(crate) fn unchanged(&self) -> Condition {
-        Condition::version(self.key.clone(), self.version())
     }
 }

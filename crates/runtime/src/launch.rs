@@ -33,7 +33,7 @@ pub(crate) async fn start(mut builder: RunBuilder, first: Option<FirstTurn>) -> 
 
     let begun = async {
         let feed = Feed::new(run.clone(), 0);
-        let journal = JournalWriter::begin(shared.clone(), run, feed);
+        let journal = JournalWriter::begin(shared.clone(), run, feed)?;
         journal.append(EventBody::RunStarted(Box::new((*started).clone())))?;
         if let Some(first) = first {
             journal.append(EventBody::TurnCompleted(first))?;
@@ -63,7 +63,8 @@ pub(crate) fn go_on(
     let feed = journal.feed().clone();
     let source = EventSource { feed: feed.clone(), store: shared.store.clone(), tenant: shared.tenant.clone() };
     shared.show(&run, source.clone());
-    let observers = std::mem::take(&mut extras.observers).into_iter().map(|observer| observe(&shared, &source, observer)).collect();
+    let observers =
+        std::mem::take(&mut extras.observers).into_iter().map(|observer| observe(&shared, &source, observer)).collect();
 
     let cancel = extras.cancel.clone();
     let (sender, result) = oneshot::channel();

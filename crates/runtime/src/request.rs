@@ -7,9 +7,7 @@ use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use placet_core::event::RunStarted;
 use placet_core::turn::Controls;
-use placet_core::{
-    BoxFuture, Event, Item, Limits, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName,
-};
+use placet_core::{BoxFuture, Event, Item, Limits, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName};
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
 use placet_tools::{Approver, Grant, Policy, Private, Registry};

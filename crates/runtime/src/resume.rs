@@ -4,7 +4,7 @@ use crate::answers;
 use crate::error::{Problems, Result, RuntimeError};
 use crate::feed::Feed;
 use crate::handle::RunHandle;
-use crate::journal::{JournalWriter, LeaseSeen};
+use crate::journal::JournalWriter;
 use crate::launch;
 use crate::request::{Extras, Plan};
 use crate::runtime::{Runtime, Shared};
@@ -12,13 +12,15 @@ use futures_util::FutureExt;
 use placet_core::event::{Event, EventBody, GrantRecord, RunResumed};
 use placet_core::{BoxFuture, Effect, RunId, ToolCall};
 use placet_models::SharedProvider;
-use placet_observe::{Journal, ObserveError, RunResult, RunState};
+use placet_observe::{Journal, ObserveError, RunResult, RunState, layout};
 use placet_store::Batch;
+use placet_store::lease::LeaseState;
 use placet_tools::{Approver, Grant, Lifecycle, Policy, Registry};
 use std::any::Any;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A run that is about to be taken up again. What its journal holds is not asked and not done again; capabilities hold
@@ -102,10 +104,7 @@ impl ResumeBuilder {
         let Some(started) = state.started().cloned() else {
             return Err(RuntimeError::internal(format!("the journal of {run} does not begin with its start")));
         };
-        let lease = LeaseSeen::look(&shared, &run).await?;
-        if let Some(held) = lease.held(&run) {
-            return Err(held);
-        }
+        let lease = free_lease(&shared, &run).await?;
         let registry = Registry::assemble(self.grants).map_err(|errors| RuntimeError::Wiring {
             problems: Problems(errors.iter().map(ToString::to_string).collect()),
         })?;
@@ -115,13 +114,14 @@ impl ResumeBuilder {
         }
         let known = self.provider.or_else(|| shared.providers.get(&started.provider).cloned());
         let Some(provider) = known.filter(|provider| *provider.id() == started.provider) else {
-            let problem = format!("the run was started with the provider {:?}, which is not there now", started.provider);
+            let problem =
+                format!("the run was started with the provider {:?}, which is not there now", started.provider);
             return Err(RuntimeError::Wiring { problems: Problems(vec![problem]) });
         };
 
         let lifecycle = Lifecycle::new(&shared.env).of_run(run.clone(), self.extras.cancel.clone());
         registry.start(&lifecycle).await?;
-        let taken_up = take_up(shared.clone(), run, &journal, state, lease, &registry);
+        let taken_up = take_up(shared.clone(), &journal, state, lease, &registry);
         match taken_up.await {
             Ok(journal) => {
                 let plan = Plan { provider, model: started.model.clone(), registry };
@@ -129,6 +129,10 @@ impl ResumeBuilder {
             }
             Err(error) => {
                 registry.stop(&lifecycle).await;
+                // Somebody was faster, and is the one to be told of.
+                if matches!(error, RuntimeError::Lost { .. }) {
+                    free_lease(&shared, &run).await?;
+                }
                 Err(error)
             }
         }
@@ -169,19 +173,27 @@ async fn read(shared: &Shared, run: &RunId) -> Result<Journal> {
     }
 }
 
+/// How the lease of a run stands that nobody holds; the error that names the holder otherwise.
+async fn free_lease(shared: &Shared, run: &RunId) -> Result<LeaseState> {
+    let lease = LeaseState::read(&*shared.store, &layout::lease(&shared.tenant, run)).await?;
+    match (&lease.holder, lease.until) {
+        (Some(owner), Some(until)) => Err(RuntimeError::Held { run: run.clone(), owner: owner.clone(), until }),
+        _ => Ok(lease),
+    }
+}
+
 /// Takes the lease, and answers the calls whose effect nobody knows, in one commit.
 async fn take_up(
     shared: Arc<Shared>,
-    run: RunId,
     journal: &Journal,
     state: RunState,
-    lease: LeaseSeen,
+    lease: LeaseState,
     registry: &Registry,
 ) -> Result<JournalWriter> {
     let interrupted = interrupted_calls(&state, registry);
-    let feed = Feed::new(run.clone(), journal.records().len() as u64);
-    let token = lease.next_token();
-    let writer = JournalWriter::take_over(shared, run, feed, journal, state, lease);
+    let feed = Feed::new(journal.run().clone(), journal.records().len() as u64);
+    let mut writer = JournalWriter::take_over(shared, feed, journal, state, lease)?;
+    let token = writer.token();
     let ids = interrupted.iter().map(|call| call.id.clone()).collect();
     writer.append(EventBody::RunResumed(RunResumed { token, interrupted: ids }))?;
     for call in &interrupted {
@@ -253,19 +265,14 @@ fn compare(old: &GrantRecord, new: &GrantRecord, found: &mut Vec<String>) {
     }
 }
 
-/// Deletes a run that has ended.
+/// Deletes a run that nobody works on.
 pub(crate) async fn delete(shared: &Shared, run: &RunId) -> Result<()> {
     let journal = read(shared, run).await?;
-    let lease = LeaseSeen::look(shared, run).await?;
-    if journal.state().ending().is_none()
-        && let Some(held) = lease.held(run)
-    {
-        return Err(held);
-    }
+    let lease = free_lease(shared, run).await?;
     let Some(first) = journal.records().first() else { return Ok(()) };
     let mut batch = Batch::new();
     // Whoever takes the run up in between keeps it.
-    batch.require(lease.unchanged());
+    lease.take(&mut batch, &shared.owner, Duration::ZERO)?;
     shared.forget(&mut batch, run, first.record.at);
     shared.store.commit(batch).await?;
     Ok(())

@@ -8,7 +8,9 @@ use crate::error::{Result, RuntimeError};
 use crate::journal::JournalWriter;
 use crate::steps::{self, Situation, Step, Stop};
 use crate::turn::{self, TurnWatcher};
-use placet_core::event::{CallRequested, EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted};
+use placet_core::event::{
+    CallRequested, EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted,
+};
 use placet_core::{
     Accumulator, Diagnose, Env, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice, ToolDefinition,
     TurnRequest, Usage,
@@ -151,7 +153,8 @@ impl ActiveRun {
         self.journal.commit().await?;
 
         let stop = self.cancel.child_token();
-        let (turn, origins) = self.journal.read(|state| (state.round().map(|round| round.turn.clone()), state.origins().clone()));
+        let (turn, origins) =
+            self.journal.read(|state| (state.round().map(|round| round.turn.clone()), state.origins().clone()));
         let Some(turn) = turn else { return Ok(()) };
         let mut context = CallContext::new(&self.env)
             .asked_by(self.journal.run().clone(), turn)

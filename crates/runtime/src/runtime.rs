@@ -108,10 +108,10 @@ impl Runtime {
         }
     }
 
-    /// Deletes a run that has ended, with all that is kept of it.
+    /// Deletes a run that nobody works on, with all that is kept of it.
     ///
     /// # Errors
-    /// [`RuntimeError::NotFound`] where there is no such run, [`RuntimeError::Held`] where it has not ended.
+    /// [`RuntimeError::NotFound`] where there is no such run, [`RuntimeError::Held`] where a live owner works on it.
     pub async fn delete(&self, run: &RunId) -> Result<()> {
         crate::resume::delete(&self.0, run).await
     }
@@ -174,7 +174,7 @@ impl Shared {
     pub(crate) fn forget(&self, batch: &mut Batch, run: &RunId, started: Timestamp) {
         batch.delete_log(layout::journal(&self.tenant, run));
         batch.delete_cell(layout::entry(&self.tenant, started, run));
-        batch.delete_cell(layout::lease(&self.tenant, run));
+        batch.delete_prefix(layout::lease(&self.tenant, run));
     }
 }
 

@@ -116,7 +116,9 @@ fn used_up(state: &RunState, started: &RunStarted, situation: &Situation<'_>) ->
     }
     if let Some(most) = limits.tokens {
         if state.usage_unknown() {
-            return Some(format!("the provider does not say what a turn used, so the limit of {most} tokens cannot be kept"));
+            return Some(format!(
+                "the provider does not say what a turn used, so the limit of {most} tokens cannot be kept"
+            ));
         }
         let used = state.usage().total();
         if used >= most {
@@ -126,7 +128,9 @@ fn used_up(state: &RunState, started: &RunStarted, situation: &Situation<'_>) ->
     if let Some(most) = limits.cost {
         match state.cost() {
             None => {
-                return Some(format!("the provider does not say what a turn used, so the limit of {most} cannot be kept"));
+                return Some(format!(
+                    "the provider does not say what a turn used, so the limit of {most} cannot be kept"
+                ));
             }
             Some(cost) if cost >= most => return Some(format!("{cost} of {most} are spent")),
             Some(_) => {}

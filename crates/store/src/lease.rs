@@ -37,6 +37,13 @@ pub struct LeaseState {
 }
 
 impl LeaseState {
+    /// The lease under a key that was made up just now, without a look: nobody ever took it. If somebody did after all, the
+    /// batch that takes it fails.
+    #[must_use]
+    pub fn never_taken(key: &Key) -> Self {
+        LeaseState { holder: None, until: None, key: key.clone(), owner_version: 0, until_version: 0 }
+    }
+
     /// Looks how the lease under `key` stands.
     ///
     /// # Errors
@@ -44,7 +51,7 @@ impl LeaseState {
     pub async fn read(store: &dyn Store, key: &Key) -> Result<Self> {
         // The clock first: a lease that lapses while we read counts as held.
         let now = store.now().await?;
-        let mut state = LeaseState { holder: None, until: None, key: key.clone(), owner_version: 0, until_version: 0 };
+        let mut state = LeaseState::never_taken(key);
         let (owner, until) = (key.clone().text(OWNER), key.clone().text(UNTIL));
         for cell in store.cells(key, None, Direction::Forward, 16).await? {
             if cell.key == owner {

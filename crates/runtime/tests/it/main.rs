@@ -1,0 +1,16 @@
+//! Runs, from outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "a test fails by panicking, and says what it skips"
+)]
+
+mod conformance;
+mod crash;
+mod live;
+mod loop_rules;
+mod resume;
+mod support;

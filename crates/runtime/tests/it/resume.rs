@@ -1,0 +1,243 @@
+//! Taking up a run whose process is gone, or only seems to be.
+
+use crate::support::{Say, echo_tool, results, scripted, world};
+use placet_core::env::{ManualClock, ManualHandle};
+use placet_core::event::EventBody;
+use placet_core::{Cursor, Diagnose, Effect, Env, ErrorKind, Limits, RunId, Status, Timestamp};
+use placet_models::{ModelProvider, ScriptTurn, ScriptedModel};
+use placet_observe::{RunStanding, list_runs};
+use placet_runtime::{Ending, RunHandle, Runtime, RuntimeError};
+use placet_store::{MemoryStore, SharedStore, Tenant};
+use placet_tools::{BoundTool, Grant, capability, tool};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Two processes on one store, each with a clock of its own: one can be stopped while time goes on for the other.
+struct TwoProcesses {
+    store: SharedStore,
+    time: Arc<ManualClock>,
+    frozen: Arc<ManualClock>,
+    first: Runtime,
+    second: Runtime,
+    model: Arc<ScriptedModel>,
+}
+
+fn two_processes(turns: Vec<ScriptTurn>) -> TwoProcesses {
+    let start = Timestamp::from_millis(1_000_000);
+    let (time, frozen) = (ManualClock::new(start), ManualClock::new(start));
+    let store: SharedStore = Arc::new(MemoryStore::new(Arc::new(ManualHandle(time.clone()))));
+    let model = scripted(turns);
+    let runtime = |clock: &Arc<ManualClock>, seed, owner: &str| {
+        let env = Env::deterministic(clock.clone(), seed);
+        Runtime::builder(env, store.clone()).provider(model.clone()).owner(owner).build()
+    };
+    let (first, second) = (runtime(&frozen, 1, "first"), runtime(&time, 2, "second"));
+    TwoProcesses { store, time, frozen, first, second, model }
+}
+
+/// Hangs the first time it is called, answers the second time; keeps the keys it was called with.
+fn hangs_once(name: &str, effect: Effect) -> (BoundTool, Arc<Mutex<Vec<String>>>) {
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = keys.clone();
+    let tool = tool(name, "Hangs the first time.", move |say: Say, cx| {
+        let first = {
+            let mut keys = kept.lock().unwrap();
+            keys.push(cx.idempotency_key());
+            keys.len() == 1
+        };
+        async move {
+            if first {
+                cx.cancellation().cancelled().await;
+            }
+            say.word
+        }
+    });
+    (tool.effect(effect).build(), keys)
+}
+
+/// Waits until the handler of `work` runs.
+async fn work_started(handle: &RunHandle) {
+    let mut events = handle.events(Cursor::START);
+    loop {
+        if let EventBody::CallStarted(started) = &events.next().await.unwrap().unwrap().body
+            && started.tool.as_str() == "work"
+        {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_takeover_runs_reads_and_idempotent_calls_again_and_reports_once_calls_as_interrupted() {
+    for effect in [Effect::Read, Effect::Idempotent, Effect::Once] {
+        let turns = vec![
+            ScriptTurn::call("echo", json!({"word": "before"})),
+            ScriptTurn::call("work", json!({"word": "done"})),
+            ScriptTurn::text("all done"),
+        ];
+        let two = two_processes(turns);
+        let (work, keys) = hangs_once("work", effect);
+        let (echo, echoed) = echo_tool("echo");
+        let grant = || capability("lab").tool(echo.clone()).tool(work.clone());
+
+        let handle = two.first.run("scripted:m").input("go").grant(grant()).start().await.unwrap();
+        let run = handle.id().clone();
+        work_started(&handle).await;
+        let held = two.second.resume(run.clone()).grant(grant()).start().await;
+        let Err(RuntimeError::Held { owner, until, .. }) = held else { panic!("{held:?}") };
+        assert_eq!((owner.as_str(), until), ("first", Timestamp::from_millis(1_030_000)));
+
+        two.time.advance(Duration::from_secs(31));
+        let listed = list_runs(&*two.store, &Tenant::new(""), None, 9).await.unwrap();
+        assert_eq!(listed[0].standing, RunStanding::Interrupted);
+        let result = two.second.resume(run.clone()).grant(grant()).await.unwrap();
+        assert_eq!((result.text.as_str(), result.turns, result.rounds), ("all done", 3, 2));
+        let answer = &results(&result)[1].outcome;
+        let keys = keys.lock().unwrap().clone();
+        if effect == Effect::Once {
+            assert_eq!((answer.status, keys.len()), (Status::Interrupted, 1));
+        } else {
+            assert_eq!((answer.text().as_str(), keys.len()), ("done", 2));
+            assert_eq!(keys[0], keys[1], "the same call has the same key");
+        }
+        assert_eq!(echoed.load(std::sync::atomic::Ordering::SeqCst), 1, "what is recorded is not done again");
+        assert_eq!(two.model.requests().len(), 3, "no recorded turn is asked again");
+
+        // The first one wakes up: it has lost the run, stops, and leaves no trace in the journal.
+        two.frozen.advance(Duration::from_secs(31));
+        let lost = handle.wait().await;
+        assert!(matches!(&lost, Err(RuntimeError::Lost { .. })), "{lost:?}");
+        let verification = placet_observe::verify(&*two.store, &Tenant::new(""), &run).await.unwrap();
+        assert!(verification.is_sound() && verification.ended, "{verification:?}");
+        let listed = list_runs(&*two.store, &Tenant::new(""), None, 9).await.unwrap();
+        assert_eq!(listed[0].standing, RunStanding::Ended { end: Ending::Completed });
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_by_time_while_a_handler_runs() {
+    let two = two_processes(vec![ScriptTurn::call("work", json!({"word": "done"})), ScriptTurn::text("all done")]);
+    let (started, finish) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (begun, end) = (started.clone(), finish.clone());
+    let work = tool("work", "Works long.", move |say: Say, _| {
+        let (begun, end) = (begun.clone(), end.clone());
+        async move {
+            begun.notify_one();
+            end.notified().await;
+            say.word
+        }
+    })
+    .effect(Effect::Once)
+    .timeout(Duration::from_secs(3600))
+    .build();
+    // This process lives on the clock that goes on.
+    let handle = two.second.run("scripted:m").input("go").tool(work.clone()).start().await.unwrap();
+    let run = handle.id().clone();
+    started.notified().await;
+    for _ in 0..20 {
+        two.time.advance(Duration::from_secs(11));
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let other = two.first.resume(run.clone()).tool(work.clone()).start().await;
+        assert!(matches!(other, Err(RuntimeError::Held { .. })), "{other:?}");
+    }
+    finish.notify_one();
+    assert_eq!(handle.wait().await.unwrap().text, "all done");
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_taken_up_says_why() {
+    let world = world();
+    let (echo, _) = echo_tool("echo");
+    let runtime = world.runtime(vec![ScriptTurn::call("echo", json!({"word": "x"})), ScriptTurn::text("done")]);
+    let result = runtime.run("scripted:m").input("go").tool(echo.clone()).await.unwrap();
+    let ended = runtime.resume(result.run.clone()).tool(echo).start().await;
+    assert!(matches!(&ended, Err(RuntimeError::Ended { end: Ending::Completed, .. })), "{ended:?}");
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Conflict);
+    let unknown = runtime.resume(RunId::parse("run_nowhere").unwrap()).start().await;
+    assert!(matches!(unknown, Err(RuntimeError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn other_capabilities_are_refused_and_every_difference_is_named() {
+    let two = two_processes(vec![ScriptTurn::call("work", json!({"word": ""})), ScriptTurn::text("done")]);
+    let (work, _) = hangs_once("work", Effect::Read);
+    let (echo, _) = echo_tool("echo");
+    let (other, _) = echo_tool("other");
+    let lab = capability("lab").tool(work.clone()).tool(echo.clone());
+    let handle = two.first.run("scripted:m").input("go").grant(lab.clone()).tool(other.clone()).start().await.unwrap();
+    let run = handle.id().clone();
+    work_started(&handle).await;
+    two.time.advance(Duration::from_secs(31));
+
+    let (changed, _) = hangs_once("work", Effect::Once);
+    let cases: Vec<(Vec<Grant>, &str)> = vec![
+        (vec![], "the capability \"lab\" is missing"),
+        (vec![lab.clone().into()], "the capability \"other\" is missing"),
+        (vec![lab.clone().into(), other.clone().into(), Grant::tool(echo_tool("new").0)], "\"new\" is new"),
+        (vec![other.clone().into(), lab.clone().into()], "come in another order"),
+        (vec![Grant::new(lab.clone()).only(["work"]), other.clone().into()], "no longer grants the tool \"echo\""),
+        (vec![lab.clone().tool(echo_tool("more").0).into(), other.clone().into()], "now grants the tool \"more\" too"),
+        (vec![Grant::new(lab.clone()).unredacted(), other.clone().into()], "redaction is now off"),
+        (
+            vec![capability("lab").tool(changed).tool(echo.clone()).into(), other.clone().into()],
+            "the effect of the tool \"work\" of the capability \"lab\" has changed",
+        ),
+    ];
+    for (grants, expected) in cases {
+        let resumed = grants.into_iter().fold(two.second.resume(run.clone()), |resume, grant| resume.grant(grant));
+        let error = resumed.start().await.unwrap_err();
+        assert!(matches!(error, RuntimeError::GrantsDiffer { .. }), "{error:?}");
+        assert!(error.to_string().contains(expected), "{expected} is not in {error}");
+    }
+    let silent: Arc<dyn ModelProvider> = ScriptedModel::named("another", Default::default());
+    let resumed = two.second.resume(run.clone()).grant(lab.clone()).tool(other.clone()).provider(silent).start().await;
+    assert!(matches!(resumed, Err(RuntimeError::Wiring { .. })));
+
+    // Nothing of this took the run; now it goes on.
+    let result = two.second.resume(run).grant(lab).tool(other).await.unwrap();
+    assert_eq!(result.text, "done");
+}
+
+#[tokio::test]
+async fn time_in_which_nobody_worked_does_not_count() {
+    let two = two_processes(vec![ScriptTurn::call("work", json!({"word": ""})), ScriptTurn::text("done")]);
+    let (work, _) = hangs_once("work", Effect::Read);
+    let limits = Limits { time_ms: Some(10_000), ..Limits::default() };
+    let run = two.first.run("scripted:m").input("go").tool(work.clone()).limits(limits);
+    let handle = run.start().await.unwrap();
+    let run = handle.id().clone();
+    work_started(&handle).await;
+    two.time.advance(Duration::from_secs(100_000));
+    let result = two.second.resume(run).tool(work).await.unwrap();
+    assert_eq!((result.text.as_str(), result.end), ("done", Ending::Completed));
+}
+
+#[tokio::test]
+async fn kept_runs_are_bounded_where_that_is_asked_and_an_ended_one_can_be_deleted() {
+    let world = world();
+    let model = scripted(vec![ScriptTurn::text("hi")]);
+    let runtime = world.builder(model).keep_ended(3).build();
+    let mut runs = Vec::new();
+    for _ in 0..10 {
+        world.clock.advance(Duration::from_millis(1));
+        runs.push(runtime.run("scripted:m").input("go").await.unwrap().run);
+    }
+    let tenant = Tenant::new("");
+    let kept = || async { list_runs(&*world.store, &tenant, None, 99).await.unwrap() };
+    let listed: Vec<RunId> = kept().await.into_iter().map(|listed| listed.entry.run).collect();
+    assert_eq!(listed, [&runs[9], &runs[8], &runs[7]].map(Clone::clone), "the newest first");
+    assert_eq!(placet_observe::verify_all(&*world.store, &tenant).await.unwrap().len(), 3);
+
+    runtime.delete(&runs[9]).await.unwrap();
+    assert_eq!(kept().await.len(), 2);
+    assert!(matches!(runtime.delete(&runs[9]).await, Err(RuntimeError::NotFound { .. })));
+    let leases = placet_store::Key::new(&tenant).text("run-lease");
+    let left = world.store.cells(&leases, None, placet_store::Direction::Forward, 99).await.unwrap();
+    assert!(
+        left.iter().all(|cell| runs[7..9].iter().any(|run| cell.key.starts_with(&leases.clone().text(run.as_str()))))
+    );
+    assert!(!left.is_empty(), "the leases of kept runs are kept");
+}
