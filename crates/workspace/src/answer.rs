@@ -22,7 +22,7 @@ impl Answer {
         Answer { text: text.into(), ..Answer::default() }
     }
 
-    pub(crate) fn from_files(mut self) -> Self {
+    pub(crate) fn of_files(mut self) -> Self {
         self.from_files = true;
         self
     }

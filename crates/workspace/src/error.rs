@@ -114,7 +114,9 @@ pub enum WorkspaceError {
         problem: String,
     },
     /// The text to replace is not there.
-    #[error("`{path}` does not hold the text of `old`{hint}; read the file and give the text exactly as it stands there")]
+    #[error(
+        "`{path}` does not hold the text of `old`{hint}; read the file and give the text exactly as it stands there"
+    )]
     EditNotFound {
         /// The file.
         path: String,
@@ -122,7 +124,9 @@ pub enum WorkspaceError {
         hint: &'static str,
     },
     /// The text to replace is there more than once.
-    #[error("`{path}` holds the text of `old` {count} times (lines {lines}); give more of the text around the one that is meant")]
+    #[error(
+        "`{path}` holds the text of `old` {count} times (lines {lines}); give more of the text around the one that is meant"
+    )]
     EditAmbiguous {
         /// The file.
         path: String,

@@ -6,6 +6,7 @@
 //! program's own environment to a command; leave a process of a command's group behind; answer more than its bounds.
 
 mod answer;
+mod bind;
 pub mod calculator;
 #[cfg(unix)]
 pub mod command;
@@ -14,4 +15,9 @@ mod error;
 pub mod files;
 
 pub use answer::Answer;
+pub use calculator::calculator;
+#[cfg(unix)]
+pub use command::{Approval, CommandOptions, Commands};
 pub use error::WorkspaceError;
+#[cfg(unix)]
+pub use files::{Files, FilesOptions};

@@ -18,11 +18,14 @@
 //! A result is exact where it has an end in decimal notation within [`MOST_DECIMALS`] decimals; any other is rounded to
 //! [`DIGITS`] significant digits, a half away from zero, and says so.
 
+mod capability;
 mod number;
 mod parse;
 
 #[cfg(test)]
 mod tests;
+
+pub use capability::calculator;
 
 use crate::answer::Answer;
 use crate::error::WorkspaceError;

@@ -162,7 +162,9 @@ impl Tree {
                 (9, format!("{}.{:0width$}", digits / scale, digits % scale))
             }
             Tree::Sign(inner) => (5, format!("-{}", inner.text(5))),
-            Tree::Pair(operator @ ('+' | '-'), left, right) => (1, format!("{} {operator} {}", left.text(1), right.text(2))),
+            Tree::Pair(operator @ ('+' | '-'), left, right) => {
+                (1, format!("{} {operator} {}", left.text(1), right.text(2)))
+            }
             Tree::Pair(operator, left, right) => (3, format!("{}{operator}{}", left.text(3), right.text(4))),
             Tree::Power(base, exponent) => (7, format!("{}^{exponent}", base.text(8))),
         };

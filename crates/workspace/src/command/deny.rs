@@ -16,9 +16,40 @@ const RUN_A_SHELL: &[&str] = &["watch", "script"];
 const INTERPRETERS: &[&str] = &["python", "perl", "ruby", "node", "php", "lua", "deno", "bun"];
 /// Programs that run the program which stands among their arguments.
 const WRAPPERS: &[&str] = &[
-    "env", "nice", "nohup", "timeout", "time", "stdbuf", "setsid", "ionice", "chrt", "taskset", "xargs", "parallel",
-    "busybox", "toybox", "command", "exec", "builtin", "unshare", "nsenter", "chroot", "strace", "ltrace", "flock", "watch",
-    "script", "caffeinate", "catchsegv", "setarch", "systemd-run", "prlimit", "chpst", "unbuffer", "faketime", "firejail",
+    "env",
+    "nice",
+    "nohup",
+    "timeout",
+    "time",
+    "stdbuf",
+    "setsid",
+    "ionice",
+    "chrt",
+    "taskset",
+    "xargs",
+    "parallel",
+    "busybox",
+    "toybox",
+    "command",
+    "exec",
+    "builtin",
+    "unshare",
+    "nsenter",
+    "chroot",
+    "strace",
+    "ltrace",
+    "flock",
+    "watch",
+    "script",
+    "caffeinate",
+    "catchsegv",
+    "setarch",
+    "systemd-run",
+    "prlimit",
+    "chpst",
+    "unbuffer",
+    "faketime",
+    "firejail",
 ];
 const DOWNLOADS: &[&str] = &["curl", "wget", "fetch", "aria2c", "http", "https", "lynx", "nc", "ncat", "socat"];
 const RAISES: &[&str] = &["sudo", "su", "doas", "pkexec", "runuser", "run0"];
@@ -26,8 +57,21 @@ const STOPS_MACHINE: &[&str] = &["shutdown", "reboot", "halt", "poweroff", "kexe
 const STOPPING_WORDS: &[&str] =
     &["poweroff", "reboot", "halt", "kexec", "suspend", "hibernate", "rescue", "emergency", "soft-reboot"];
 const FORMATS: &[&str] = &[
-    "mkswap", "wipefs", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "mke2fs", "cryptsetup",
-    "newfs", "diskutil", "hdparm", "badblocks",
+    "mkswap",
+    "wipefs",
+    "blkdiscard",
+    "fdisk",
+    "sfdisk",
+    "cfdisk",
+    "gdisk",
+    "sgdisk",
+    "parted",
+    "mke2fs",
+    "cryptsetup",
+    "newfs",
+    "diskutil",
+    "hdparm",
+    "badblocks",
 ];
 const CHANGES_SYSTEM: &[&str] =
     &["mount", "umount", "insmod", "rmmod", "modprobe", "swapoff", "swapon", "killall5", "sysctl", "pivot_root"];
@@ -313,7 +357,8 @@ impl Judge<'_> {
 fn runs_any(simple: &Simple, wanted: impl Fn(&str) -> bool) -> bool {
     let Some(first) = simple.words.first() else { return false };
     let first = name_of(first);
-    wanted(&first) || (WRAPPERS.contains(&first.as_str()) && simple.words[1..].iter().any(|word| wanted(&name_of(word))))
+    wanted(&first)
+        || (WRAPPERS.contains(&first.as_str()) && simple.words[1..].iter().any(|word| wanted(&name_of(word))))
 }
 
 /// A function that calls itself twice, as in `:(){ :|:& };:`.

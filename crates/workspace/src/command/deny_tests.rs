@@ -188,3 +188,13 @@ fn options_that_cannot_be_meant_are_found_at_once() {
     assert!(!text.contains("EDITOR"));
     assert!(CommandOptions::new().check().is_ok());
 }
+
+#[test]
+fn a_command_is_shown_as_what_it_is() {
+    let line = |argv: &[&str]| {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        CommandCall { argv, dir: None, timeout_seconds: None }.line()
+    };
+    assert_eq!(line(&["git", "log", "--format=%h", "a b", "it's", ""]), "git log --format=%h 'a b' 'it'\\''s' ''");
+    assert_eq!(line(&["echo", "a\n\u{1b}[2Jb"]), "echo $'a\\n\\u{1b}[2Jb'");
+}

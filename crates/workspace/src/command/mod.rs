@@ -21,6 +21,7 @@
 //! group; the limits on it stay. Limits are set from outside right after the start (Linux), so that a program which starts
 //! others within that instant gives them none; those that are still its children then get them too.
 
+mod capability;
 mod deny;
 mod limits;
 mod output;
@@ -36,6 +37,7 @@ use placet_core::redact::is_secret_variable;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use capability::Commands;
 pub use limits::ProcessLimits;
 pub use run::{CommandCall, run};
 
@@ -197,11 +199,13 @@ impl CommandOptions {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 problems.push(format!("{name:?} is no name of a variable"));
             } else if is_secret_variable(name, value) {
-                problems.push(format!("the variable {name} holds a secret by its name or value; commands never get one"));
+                problems
+                    .push(format!("the variable {name} holds a secret by its name or value; commands never get one"));
             }
         }
         if self.shell && !self.allow.is_empty() {
-            problems.push("a list of allowed commands means nothing where shells run scripts; grant one of the two".into());
+            problems
+                .push("a list of allowed commands means nothing where shells run scripts; grant one of the two".into());
         }
         if self.allow.iter().chain(&self.deny).any(|words| words.is_empty() || words[0].is_empty()) {
             problems.push("an allowed or denied command needs at least the name of a program".into());

@@ -10,7 +10,7 @@ use placet_core::Env;
 use placet_core::redact::StreamRedactor;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,9 @@ impl CommandCall {
             _ => {}
         }
         if self.argv.len() > MOST_ARGUMENTS || self.argv.iter().map(String::len).sum::<usize>() > MOST_BYTES {
-            return bad(format!("`argv` is too long; at most {MOST_ARGUMENTS} arguments of {MOST_BYTES} bytes together"));
+            return bad(format!(
+                "`argv` is too long; at most {MOST_ARGUMENTS} arguments of {MOST_BYTES} bytes together"
+            ));
         }
         if self.argv.iter().any(|argument| argument.contains('\0')) {
             return bad("an argument holds a NUL character".into());
@@ -77,12 +79,25 @@ impl CommandCall {
         }
     }
 
-    /// The command as one line, for people.
+    /// The command as one line, for people. Control characters are escaped, so that it looks like what it is.
     #[must_use]
     pub fn line(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%^".contains(c);
         let quoted = |word: &String| {
-            if !word.is_empty() && word.chars().all(plain) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+            if !word.is_empty() && word.chars().all(plain) {
+                word.clone()
+            } else if word.chars().any(char::is_control) {
+                let escaped = |c: char| {
+                    if c.is_control() || c == '\'' || c == '\\' {
+                        c.escape_default().collect()
+                    } else {
+                        String::from(c)
+                    }
+                };
+                format!("$'{}'", word.chars().map(escaped).collect::<String>())
+            } else {
+                format!("'{}'", word.replace('\'', "'\\''"))
+            }
         };
         self.argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
@@ -178,7 +193,9 @@ fn told(
     let (output, total, shown) = kept.finish();
     let seconds = limit.as_secs_f64();
     let head = match (stopped, status.code(), status.signal()) {
-        (Some(Stopped::OutOfTime), _, _) => format!("out of time after {seconds} seconds: all its processes were ended"),
+        (Some(Stopped::OutOfTime), _, _) => {
+            format!("out of time after {seconds} seconds: all its processes were ended")
+        }
         (Some(Stopped::Cancelled), _, _) => "cancelled: all its processes were ended".to_owned(),
         (None, Some(code), _) => format!("exit code {code}"),
         (None, None, Some(signal)) => format!("ended by signal {}", signal_name(signal)),
@@ -280,6 +297,7 @@ fn start(options: &CommandOptions, call: &CommandCall, dir: &OwnedFd, home: &Pat
 /// The directory by its descriptor: it is the one that was checked, whatever its name leads to by now.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
     Ok(PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())))
 }
 

@@ -21,9 +21,8 @@ impl Simple {
 pub(crate) type Pipeline = Vec<Simple>;
 
 /// Words that begin or end something at the place where a command stands.
-const RESERVED: &[&str] = &[
-    "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "time", "esac", "coproc",
-];
+const RESERVED: &[&str] =
+    &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "time", "esac", "coproc"];
 
 /// The pipelines of a script, in order, those of all branches and functions.
 pub(crate) fn pipelines(text: &str) -> Vec<Pipeline> {
@@ -255,14 +254,14 @@ mod tests {
 
     #[test]
     fn a_script_is_taken_apart() {
-        assert_eq!(words("a b | c; d && e || f & g"), [
-            vec![vec!["a", "b"], vec!["c"]],
-            vec![vec!["d"]],
-            vec![vec!["e"]],
-            vec![vec!["f"]],
-            vec![vec!["g"]],
-        ]);
-        assert_eq!(words("echo 'a; b' \"c | d\" e\\ f # g\nh"), [vec![vec!["echo", "a; b", "c | d", "e f"]], vec![vec!["h"]]]);
+        assert_eq!(
+            words("a b | c; d && e || f & g"),
+            [vec![vec!["a", "b"], vec!["c"]], vec![vec!["d"]], vec![vec!["e"]], vec![vec!["f"]], vec![vec!["g"]],]
+        );
+        assert_eq!(
+            words("echo 'a; b' \"c | d\" e\\ f # g\nh"),
+            [vec![vec!["echo", "a; b", "c | d", "e f"]], vec![vec!["h"]]]
+        );
         assert_eq!(words("X=1 if true; then { a; }; fi"), [vec![vec!["true"]], vec![vec!["a"]]]);
         assert_eq!(words("cat <<EOF\nrm -rf /\nEOF\nls"), [vec![vec!["cat"]], vec![vec!["ls"]]]);
         assert_eq!(words("f() { x | f & }"), [vec![vec!["f"]], vec![vec!["x"], vec!["f"]]]);

@@ -87,8 +87,7 @@ impl Files {
             [] => return Err(WorkspaceError::EditNotFound { path: given.shown(), hint: near(&content, old) }),
             several => {
                 let count = several.len().max(2);
-                let lines: Vec<String> =
-                    several.iter().take(5).map(|at| line_of(&content, *at).to_string()).collect();
+                let lines: Vec<String> = several.iter().take(5).map(|at| line_of(&content, *at).to_string()).collect();
                 let lines = lines.join(", ") + if several.len() > 5 { ", …" } else { "" };
                 return Err(WorkspaceError::EditAmbiguous { path: given.shown(), count, lines });
             }
@@ -217,8 +216,8 @@ impl Files {
         let aside = OsString::from(format!(".placet-{:016x}.tmp", self.env.random().next_u64()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A new file's permissions are the system's default; an old one's are set below.
-        let fd = rustix::fs::openat(dir, &aside, flags, Mode::from_raw_mode(0o666))
-            .map_err(|errno| failed(errno.into()))?;
+        let fd =
+            rustix::fs::openat(dir, &aside, flags, Mode::from_raw_mode(0o666)).map_err(|errno| failed(errno.into()))?;
         let fill = || -> std::io::Result<()> {
             let mut file = File::from(fd);
             if let Some(old) = old {
@@ -256,13 +255,7 @@ impl Files {
     }
 
     /// Reads back what was written.
-    fn compare(
-        &self,
-        dir: BorrowedFd<'_>,
-        name: &OsStr,
-        given: &Inside,
-        content: &[u8],
-    ) -> Result<(), WorkspaceError> {
+    fn compare(&self, dir: BorrowedFd<'_>, name: &OsStr, given: &Inside, content: &[u8]) -> Result<(), WorkspaceError> {
         let mut found = Vec::with_capacity(content.len());
         let read = self.root.file_in(dir, name, given).and_then(|file| {
             let read = file.take(content.len() as u64 + 1).read_to_end(&mut found);

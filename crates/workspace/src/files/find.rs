@@ -95,7 +95,7 @@ impl Files {
             text.push_str("\n(the folder is too large to be walked whole; name a `path` to look at a part of it)");
         }
         Ok(Answer::new(text)
-            .from_files()
+            .of_files()
             .fact("files", total)
             .fact("shown", shown)
             .fact("closed", closed)

@@ -58,7 +58,7 @@ impl Files {
             text.push_str(&format!("\n({} could not be read)", counted(walked.unreadable, "directory", "directories")));
         }
         Ok(Answer::new(text)
-            .from_files()
+            .of_files()
             .fact("entries", total)
             .fact("shown", shown)
             .fact("complete", shown == total && more.is_empty())

@@ -12,6 +12,7 @@
 //! A link that leads out of the folder is never followed. Files that hold credentials by their paths are closed to all of
 //! these: a list still shows their names, marked.
 
+mod capability;
 mod change;
 mod find;
 mod list;
@@ -22,17 +23,18 @@ mod search;
 mod text;
 mod walk;
 
+#[cfg(all(test, target_os = "linux"))]
+mod race_tests;
 #[cfg(test)]
 mod tests;
 
 use crate::error::WorkspaceError;
-pub(crate) use path::clipped;
 use path::Inside;
+pub(crate) use path::clipped;
 use placet_core::{Env, Redactor};
 use root::{Credentials, Root};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
-
 
 /// How much one call may answer or change.
 #[derive(Clone, Debug, PartialEq, Eq)]

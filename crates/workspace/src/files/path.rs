@@ -22,7 +22,9 @@ impl Inside {
             return Err(bad("it holds a NUL character"));
         }
         if text.starts_with('/') {
-            return Err(bad("it is absolute; paths are relative to the folder, such as `src/main.rs`, and `.` is the folder itself"));
+            return Err(bad(
+                "it is absolute; paths are relative to the folder, such as `src/main.rs`, and `.` is the folder itself",
+            ));
         }
         let mut names = Vec::new();
         for name in text.split('/') {
@@ -86,7 +88,9 @@ impl Inside {
 pub(crate) fn shown(name: &OsStr) -> String {
     let text = name.to_string_lossy();
     if text.chars().any(char::is_control) {
-        text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+        text.chars()
+            .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+            .collect()
     } else {
         text.into_owned()
     }
@@ -108,7 +112,9 @@ mod tests {
 
     #[test]
     fn only_paths_inside_are_paths() {
-        for (text, shown) in [("", "."), (".", "."), ("a", "a"), ("a/", "a"), ("./a//b/.", "a/b"), ("..a/...", "..a/..."), ("~", "~")] {
+        for (text, shown) in
+            [("", "."), (".", "."), ("a", "a"), ("a/", "a"), ("./a//b/.", "a/b"), ("..a/...", "..a/..."), ("~", "~")]
+        {
             assert_eq!(Inside::parse(text).ok().map(|path| path.shown()).as_deref(), Some(shown), "{text:?}");
         }
         let long = "a/".repeat(4000);

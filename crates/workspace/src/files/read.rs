@@ -41,7 +41,7 @@ impl Files {
         let size = file.metadata().map_err(failed)?.len();
         let mut beginning = Vec::with_capacity(text::SNIFFED);
         (&mut file).take(text::SNIFFED as u64).read_to_end(&mut beginning).map_err(failed)?;
-        let facts = |answer: Answer| answer.from_files().fact("path", real.shown()).fact("bytes", size);
+        let facts = |answer: Answer| answer.of_files().fact("path", real.shown()).fact("bytes", size);
         if text::is_binary(&beginning) {
             let text = format!("({} is binary, {}: not shown)", given.shown(), counted(size, "byte", "bytes"));
             return Ok(facts(Answer::new(text).fact("binary", true)));

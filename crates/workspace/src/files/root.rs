@@ -95,12 +95,7 @@ impl Root {
     }
 
     /// Refuses credentials, by the path as it was given and by the one it leads to.
-    pub(crate) fn check(
-        &self,
-        given: &Inside,
-        real: &Inside,
-        credentials: Credentials,
-    ) -> Result<(), WorkspaceError> {
+    pub(crate) fn check(&self, given: &Inside, real: &Inside, credentials: Credentials) -> Result<(), WorkspaceError> {
         if credentials == Credentials::Open {
             return Ok(());
         }
@@ -268,7 +263,8 @@ impl Root {
 
     /// Opens a regular file to read. Links inside the root are followed.
     pub(crate) fn file(&self, given: &Inside, credentials: Credentials) -> Result<(File, Inside), WorkspaceError> {
-        let (fd, real) = self.open_resolved(given, credentials, FILE, "a file", |kind| kind == FileType::RegularFile)?;
+        let (fd, real) =
+            self.open_resolved(given, credentials, FILE, "a file", |kind| kind == FileType::RegularFile)?;
         self.regular(fd, given).map(|file| (file, real))
     }
 

@@ -42,10 +42,10 @@ impl Files {
         let given = Inside::parse(path.unwrap_or("."))?;
         let mut hunt = Hunt::new(self, matcher);
         // A file that is named is searched; a directory is walked.
-        let mut incomplete = false;
+        let incomplete;
         match self.root.file(&given, self.credentials()) {
             Ok((file, real)) => {
-                hunt.size(&file);
+                incomplete = !hunt.size(&file);
                 hunt.file(file, &real)?;
             }
             Err(WorkspaceError::WrongKind { found: "a directory", .. }) => {
@@ -199,7 +199,7 @@ impl<'a> Hunt<'a> {
             note(format!("{shown} of {more}{} shown", counted(self.matches, "match", "matches")));
         }
         if over {
-            note("not all files were searched; narrow it with `path` or `glob`".to_owned());
+            note("not everything was searched; narrow it with `path` or `glob`".to_owned());
         }
         for (count, words) in [
             (self.closed, "that may hold credentials skipped"),
@@ -212,7 +212,7 @@ impl<'a> Hunt<'a> {
             }
         }
         Answer::new(text)
-            .from_files()
+            .of_files()
             .fact("matches", self.matches)
             .fact("shown", shown)
             .fact("files", self.with_matches)

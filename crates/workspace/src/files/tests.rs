@@ -124,7 +124,18 @@ fn a_cut_says_what_it_cut() {
 #[test]
 fn find_passes_over_what_is_hidden_or_ignored() {
     let place = place();
-    for path in ["a.rs", "src/b.rs", "src/deep/c.rs", "target/d.rs", ".config/e.rs", ".git/f.rs", "src/gen/g.rs", "src/keep.log", "h.log", "tls.key"] {
+    for path in [
+        "a.rs",
+        "src/b.rs",
+        "src/deep/c.rs",
+        "target/d.rs",
+        ".config/e.rs",
+        ".git/f.rs",
+        "src/gen/g.rs",
+        "src/keep.log",
+        "h.log",
+        "tls.key",
+    ] {
         place.put(path, "x");
     }
     place.put(".gitignore", "/target\n*.log\n!keep.log\n");
@@ -156,7 +167,10 @@ fn search_finds_lines_and_says_what_it_skipped() {
         let found = text(files.search("needle", None, None, &go()));
         let wanted = "a.txt:1:one needle\na.txt:3:three needle\nlong.txt:1:";
         assert!(found.starts_with(wanted), "{found}");
-        assert!(found.contains("… (1000 more bytes)\nsrc/b.rs:1:let needle = 1;\n(1 file skipped as binary)"), "{found}");
+        assert!(
+            found.contains("… (1000 more bytes)\nsrc/b.rs:1:let needle = 1;\n(1 file skipped as binary)"),
+            "{found}"
+        );
         assert_eq!(text(files.search("needle", None, Some("*.rs"), &go())), "src/b.rs:1:let needle = 1;");
         assert_eq!(text(files.search("^two$", Some("a.txt"), None, &go())), "a.txt:2:two");
         assert_eq!(text(files.search("needle", Some(".hidden.txt"), None, &go())), ".hidden.txt:1:needle");
@@ -195,7 +209,10 @@ fn a_read_is_the_text_or_says_what_it_left_out() {
         assert_eq!(whole.facts["lines"], 3);
         assert!(whole.from_files && whole.cut.is_none());
         assert_eq!(text(read("a.txt", Some(2), Some(1))), "two\n(line 2 of 3 shown; the next one is `offset` 3)");
-        assert_eq!(text(read("a.txt", None, Some(2))), "one\ntwo\n(lines 1 to 2 of 3 shown; the next one is `offset` 3)");
+        assert_eq!(
+            text(read("a.txt", None, Some(2))),
+            "one\ntwo\n(lines 1 to 2 of 3 shown; the next one is `offset` 3)"
+        );
         assert_eq!(text(read("no-end.txt", Some(2), None)), "two\n(line 2 of 2 shown)");
         assert_eq!(text(read("empty.txt", None, None)), "(empty file)");
         assert_eq!(text(read("bin.dat", None, None)), "(bin.dat is binary, 4 bytes: not shown)");
@@ -233,10 +250,12 @@ fn a_read_that_is_cut_by_bytes_ends_at_a_line_and_leaves_no_half_of_a_secret() {
     assert!(!cut.contains("S3S3S3"), "{cut}");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_holds_nobody() {
     let place = place();
-    rustix::fs::mknodat(rustix::fs::CWD, place.root.join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("made");
+    rustix::fs::mknodat(rustix::fs::CWD, place.root.join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .expect("made");
     for files in place.both(FilesOptions::new().writable()) {
         refused(files.read("pipe", None, None, &go()), Status::Mistaken, "is a named pipe");
         refused(files.write("pipe", "x", &go()), Status::Mistaken, "is a named pipe");
@@ -249,7 +268,10 @@ fn a_pipe_holds_nobody() {
 fn writing_is_whole_and_keeps_permissions() {
     let place = place();
     for files in place.both(FilesOptions::new().writable()) {
-        assert_eq!(text(files.write("new/deep/a.txt", "one\ntwo\n", &go())), "created new/deep/a.txt (8 bytes, 2 lines)");
+        assert_eq!(
+            text(files.write("new/deep/a.txt", "one\ntwo\n", &go())),
+            "created new/deep/a.txt (8 bytes, 2 lines)"
+        );
         let path = place.root.join("new/deep/a.txt");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).expect("set");
         let before = fs::metadata(&path).expect("there").ino();
@@ -350,7 +372,9 @@ fn credentials_are_closed_by_every_way() {
     symlink(".env", place.root.join("harmless.txt")).expect("linked");
     symlink(".ssh", place.root.join("docs")).expect("linked");
     for files in place.both(FilesOptions::new().writable()) {
-        for path in [".env", "./.env", ".ssh/config", "harmless.txt", "docs/config", ".ssh/none", "x/.env", "server.pem"] {
+        for path in
+            [".env", "./.env", ".ssh/config", "harmless.txt", "docs/config", ".ssh/none", "x/.env", "server.pem"]
+        {
             refused(files.read(path, None, None, &go()), Status::Refused, "allow_credentials");
         }
         for path in [".env", ".ssh/new", "docs/new", "deploy.key", "a/b/.env"] {

@@ -213,8 +213,7 @@ fn above(root: &Root, path: &Inside) -> Vec<(usize, Gitignore)> {
     let mut rules = Vec::new();
     let names = path.names();
     for at in 0..names.len() {
-        let Ok((dir, _)) =
-            root.directory(&Inside::from_names(names[..at].to_vec()), super::root::Credentials::Open)
+        let Ok((dir, _)) = root.directory(&Inside::from_names(names[..at].to_vec()), super::root::Credentials::Open)
         else {
             break;
         };

@@ -1,4 +1,7 @@
 //! Files, commands and expressions as somebody uses them from outside, with real processes.
 
-#[cfg(target_os = "linux")]
-mod race;
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod command;
+mod tools;
