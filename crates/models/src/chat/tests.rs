@@ -1,0 +1,344 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+use super::*;
+use crate::provider::AskObserver;
+use placet_core::turn::Controls;
+use placet_core::{Accumulator, Env, Item, Schema, ToolDefinition, Turn};
+use placet_net::{ClientOptions, ProxySettings};
+use placet_testkit::upstream::{Answer, Upstream, chat};
+use serde_json::json;
+use std::sync::Mutex;
+use std::time::Duration;
+
+const KEY: &str = "sk-test-2f9b61c8d04e7a35";
+
+#[derive(Default)]
+struct Heard {
+    retries: Mutex<Vec<RetryStarted>>,
+    omitted: Mutex<Vec<String>>,
+}
+
+impl AskObserver for Heard {
+    fn retrying(&self, retry: &RetryStarted) {
+        self.retries.lock().unwrap().push(retry.clone());
+    }
+    fn omitted(&self, what: &str) {
+        self.omitted.lock().unwrap().push(what.to_owned());
+    }
+}
+
+struct Bench {
+    env: Env,
+    upstream: Upstream,
+    provider: Arc<ChatProvider>,
+    heard: Arc<Heard>,
+    context: AskContext,
+}
+
+impl Bench {
+    async fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Bench::with(answers, |_| {}).await
+    }
+
+    async fn with(answers: impl IntoIterator<Item = Answer>, change: impl FnOnce(&mut ChatOptions)) -> Self {
+        let env = Env::system();
+        let upstream = Upstream::start(&env, answers).await.unwrap();
+        let mut options = ChatOptions::new("mock", &upstream.url("v1")).unwrap();
+        options.credential = Credential::Given(Secret::new("MOCK_API_KEY", KEY));
+        options.retry.base = Duration::from_millis(1);
+        change(&mut options);
+        let client = Client::new(ClientOptions::new().proxies(ProxySettings::none()), env.clone()).unwrap();
+        let provider = ChatProvider::new(options, client);
+        let heard = Arc::new(Heard::default());
+        let mut context = AskContext::new(env.clone());
+        context.observer = Some(heard.clone());
+        Bench { env, upstream, provider, heard, context }
+    }
+
+    fn request(&self) -> TurnRequest {
+        let tool = ToolDefinition {
+            name: "crm.lookup".into(),
+            description: "d".into(),
+            schema: Schema::empty_object(),
+            effect: placet_core::Effect::Read,
+            revision_argument: None,
+            strict: None,
+        };
+        TurnRequest {
+            model: "m".into(),
+            items: vec![Arc::new(Item::user(self.env.new_id(), "go"))],
+            tools: vec![Arc::new(tool)],
+            ..TurnRequest::default()
+        }
+    }
+
+    async fn stream(&self) -> Result<TurnStream, ProviderError> {
+        self.provider.ask(Arc::new(self.request()), self.context.clone()).await
+    }
+
+    async fn events(&self) -> Result<Vec<TurnEvent>, ProviderError> {
+        Ok(self.stream().await?.collect().await)
+    }
+
+    async fn turn(&self) -> Result<Turn, ProviderError> {
+        let mut accumulator = Accumulator::new();
+        self.events().await?.iter().for_each(|event| accumulator.push(event));
+        accumulator.finish(self.provider.id(), &self.env)
+    }
+
+    async fn error(&self) -> ProviderError {
+        self.turn().await.expect_err("an error")
+    }
+}
+
+fn failure(status: u16, code: &str) -> Answer {
+    Answer::json(status, &json!({"error": {"message": format!("no: {code}"), "type": code, "code": code}}))
+}
+
+#[tokio::test]
+async fn a_streamed_answer_with_calls_usage_and_an_aliased_name() {
+    let alias = placet_wire::names::alias("crm.lookup").into_owned();
+    let bench = Bench::new([Answer::stream([
+        chat::thinking("hm"),
+        chat::text("Let me "),
+        chat::text("look."),
+        chat::call(0, "a", &alias, &json!({"id": 7})),
+        chat::finish("tool_calls"),
+        chat::usage(10, 5),
+        chat::done(),
+    ])])
+    .await;
+    let turn = bench.turn().await.unwrap();
+    assert_eq!(turn.text(), "Let me look.");
+    let calls: Vec<_> = turn.calls().map(|call| (call.name.as_str(), call.arguments.as_text())).collect();
+    assert_eq!(calls, [("crm.lookup", "{\"id\":7}")]);
+    assert_eq!(turn.usage.map(|usage| (usage.input, usage.output)), Some((10, 5)));
+    assert_eq!(turn.response_id.as_deref(), Some("chatcmpl-1"));
+    let [received] = &bench.upstream.received()[..] else { panic!("one request") };
+    assert_eq!((received.method.as_str(), received.path.as_str()), ("POST", "/v1/chat/completions"));
+    assert_eq!(received.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(received.json()["stream_options"], json!({"include_usage": true}));
+    assert_eq!(received.json()["tools"][0]["function"]["name"], alias);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_whole_is_read_as_well() {
+    let body = json!({"model": "mock", "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    let answer = Answer::json(200, &body).header("x-request-id", "req_1");
+    let bench = Bench::new([answer]).await;
+    let turn = bench.turn().await.unwrap();
+    assert_eq!((turn.text().as_str(), turn.response_id.as_deref()), ("hello", Some("req_1")));
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again_and_told() {
+    let bench =
+        Bench::new([failure(503, "overloaded"), Answer::refused(), Answer::stream(chat::answer("third time"))]).await;
+    assert_eq!(bench.turn().await.unwrap().text(), "third time");
+    let retries = bench.heard.retries.lock().unwrap();
+    assert_eq!(retries.iter().map(|retry| retry.attempt).collect::<Vec<_>>(), [2, 3]);
+    assert!(retries[0].reason.contains("503"), "{retries:?}");
+    assert_eq!(bench.upstream.received().len(), 3);
+}
+
+#[tokio::test]
+async fn what_does_not_pass_is_not_tried_again() {
+    for (answer, kind) in [
+        (failure(401, "invalid_api_key"), ErrorKind::Authentication),
+        (failure(404, "model_not_found"), ErrorKind::NotFound),
+        (failure(429, "insufficient_quota"), ErrorKind::QuotaExhausted),
+        (failure(400, "context_length_exceeded"), ErrorKind::ContextLength),
+        (Answer::bytes(200, "application/json", "<html>"), ErrorKind::Protocol),
+    ] {
+        let bench = Bench::new([answer.header("x-request-id", "req_9")]).await;
+        let error = bench.error().await;
+        assert_eq!(error.kind, kind, "{error:?}");
+        assert_eq!(error.request_id.as_deref(), Some("req_9"), "{error:?}");
+        assert!(!error.hints.is_empty(), "{error:?}");
+        assert_eq!(bench.upstream.received().len(), 1, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_error_is_told_with_how_long_to_wait() {
+    let limited = || failure(429, "rate_limit_exceeded").header("retry-after-ms", "2");
+    let bench = Bench::new([limited(), limited(), limited()]).await;
+    let error = bench.error().await;
+    assert_eq!((error.kind, error.retry_after_ms, error.status), (ErrorKind::RateLimited, Some(2), Some(429)));
+    assert_eq!(bench.upstream.received().len(), 3);
+    let patient = Bench::new([failure(429, "rate_limit_exceeded").header("retry-after", "3600")]).await;
+    assert_eq!(patient.error().await.retry_after_ms, Some(3_600_000));
+    assert_eq!(patient.upstream.received().len(), 1, "a wait beyond our patience is handed on at once");
+}
+
+#[tokio::test]
+async fn an_error_before_the_first_event_is_tried_again_and_one_after_it_is_not() {
+    let error = || chat::chunk(&json!({"error": {"code": 502, "message": "gone"}}));
+    let bench = Bench::new([
+        Answer::stream([": waiting\n\n".to_owned(), error()]),
+        Answer::stream([chat::text("half"), error()]),
+    ])
+    .await;
+    let events = bench.events().await.unwrap();
+    assert!(
+        matches!(events.last(), Some(TurnEvent::Failed(error)) if error.kind == ErrorKind::Unavailable),
+        "{events:?}"
+    );
+    assert!(events.iter().any(|event| matches!(event, TurnEvent::Text(delta) if delta.text == "half")));
+    assert_eq!(bench.upstream.received().len(), 2);
+}
+
+#[tokio::test]
+async fn a_broken_stream_is_interrupted_unless_it_was_whole() {
+    let bench = Bench::new([
+        Answer::stream([chat::text("half")]).then_break(),
+        Answer::stream([chat::text("half")]),
+        Answer::stream([chat::text("all"), chat::finish("stop")]).then_break(),
+    ])
+    .await;
+    for _ in 0..2 {
+        assert_eq!(bench.error().await.kind, ErrorKind::Interrupted);
+    }
+    assert_eq!(bench.turn().await.unwrap().text(), "all");
+}
+
+#[tokio::test]
+async fn cancelling_closes_the_connection() {
+    let bench = Bench::new([Answer::stream([chat::text("half")]).then_silence()]).await;
+    let mut stream = bench.stream().await.unwrap();
+    assert!(matches!(stream.next().await, Some(TurnEvent::Started(_))));
+    assert!(matches!(stream.next().await, Some(TurnEvent::Text(_))));
+    bench.context.cancel.cancel();
+    let end = stream.next().await;
+    assert!(matches!(&end, Some(TurnEvent::Failed(error)) if error.kind == ErrorKind::Cancelled), "{end:?}");
+    assert!(stream.next().await.is_none());
+    bench.upstream.hung_up(1).await;
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    let bench = Bench::new([Answer::stream([chat::text("half")]).then_silence()]).await;
+    let mut stream = bench.stream().await.unwrap();
+    stream.next().await;
+    drop(stream);
+    bench.upstream.hung_up(1).await;
+}
+
+#[tokio::test]
+async fn cancelling_before_an_answer_ends_the_question() {
+    let bench = Bench::new([]).await;
+    bench.context.cancel.cancel();
+    assert_eq!(bench.error().await.kind, ErrorKind::Cancelled);
+    assert!(bench.upstream.received().is_empty());
+}
+
+#[tokio::test]
+async fn one_connection_serves_one_answer_after_the_other() {
+    let bench = Bench::new((0..3).map(|_| Answer::stream(chat::answer("yes")))).await;
+    for _ in 0..3 {
+        assert_eq!(bench.turn().await.unwrap().text(), "yes");
+    }
+    assert_eq!(bench.upstream.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_silent_server_runs_out_of_time() {
+    let idle = Timeouts { idle: Some(Duration::from_millis(30)), ..Timeouts::default() };
+    let bench = Bench::with([Answer::stream([chat::text("half")]).then_silence()], |options| {
+        options.timeouts = Some(idle);
+    })
+    .await;
+    assert_eq!(bench.error().await.kind, ErrorKind::Timeout);
+    bench.upstream.hung_up(1).await;
+}
+
+#[tokio::test]
+async fn no_error_shows_the_key_however_the_server_quotes_it() {
+    let quoted = format!("Incorrect API key provided: {KEY}. You can find yours at …");
+    let late = chat::chunk(&json!({"error": {"message": quoted, "code": KEY}}));
+    let bench = Bench::with(
+        [
+            Answer::json(401, &json!({"error": {"message": quoted, "code": "invalid_api_key"}})),
+            Answer::bytes(400, "text/plain", format!("{}{KEY}", "x".repeat(4090))),
+            Answer::bytes(200, "application/json", format!("{}{KEY}", "x".repeat(190))),
+            Answer::stream([chat::text("half"), late]),
+        ],
+        |options| options.retry = RetryPolicy::none(),
+    )
+    .await;
+    for _ in 0..4 {
+        let error = bench.error().await;
+        let shown = format!("{error} {error:?} {}", serde_json::to_string(&error).unwrap());
+        // Not even the beginning of it, at the edge of a cut.
+        assert!(!shown.contains("sk-test-2f9b"), "{shown}");
+    }
+    let shown = format!("{:?}", bench.provider);
+    assert!(!shown.contains(KEY), "{shown}");
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_told_and_what_cannot_be_is_refused_unsent() {
+    let quirks = vec![Quirk::NoSampling, Quirk::NoForcedChoice];
+    let bench = Bench::with([Answer::stream(chat::answer("yes"))], |options| options.quirks = quirks).await;
+    let controls = Controls { temperature: Some(0.1), ..Controls::default() };
+    let request = TurnRequest { controls, ..bench.request() };
+    let answer = bench.provider.ask(Arc::new(request.clone()), bench.context.clone()).await.unwrap();
+    drop(answer);
+    assert!(bench.heard.omitted.lock().unwrap()[0].starts_with("temperature"));
+    let forced = TurnRequest { tool_choice: placet_core::ToolChoice::Required, ..request };
+    let refused = bench.provider.ask(Arc::new(forced), bench.context.clone()).await;
+    assert_eq!(refused.err().unwrap().kind, ErrorKind::Unsupported);
+    assert_eq!(bench.upstream.received().len(), 1);
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let bench = Bench::new([
+        Answer::json(200, &json!({"data": [{"id": "a"}, {"id": "b", "description": "big"}]})),
+        failure(401, "invalid_api_key"),
+    ])
+    .await;
+    let models = bench.provider.models(bench.context.clone()).await.unwrap();
+    assert_eq!(models.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(bench.upstream.received()[0].path, "/v1/models");
+    let error = bench.provider.models(bench.context.clone()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Authentication);
+}
+
+#[test]
+fn quirks_of_a_model_come_on_top_of_its_vendors() {
+    let lookup: Lookup = Arc::new(|_| None);
+    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    let (plain, thinking) = (options.dialect("gpt-4.1"), options.dialect("gpt-5.4"));
+    assert!(plain.sampling && !plain.reasoning_effort);
+    assert!(!thinking.sampling && thinking.reasoning_effort);
+    assert_eq!(options.base_url.to_string(), "https://api.openai.com/v1");
+}
+
+#[test]
+fn a_server_of_ones_own_needs_no_key() {
+    let lookup: Lookup = Arc::new(|name| (name == "OPENAI_BASE_URL").then(|| "http://localhost:8080/v1".to_owned()));
+    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    assert_eq!(options.credential.resolve(&options.id), Ok(None));
+    let lookup: Lookup = Arc::new(|_| None);
+    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    assert!(options.credential.resolve(&options.id).is_err());
+}
+
+#[test]
+fn every_form_of_ollama_host() {
+    for (host, wanted) in [
+        ("", "http://127.0.0.1:11434/v1"),
+        ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        (":9000", "http://127.0.0.1:9000/v1"),
+        ("box", "http://box:11434/v1"),
+        ("http://box:1234/", "http://box:1234/v1"),
+        ("https://ollama.example", "https://ollama.example:443/v1"),
+        ("https://h/prefix/v1", "https://h:443/prefix/v1"),
+        ("[::1]:11434", "http://[::1]:11434/v1"),
+        ("::1", "http://[::1]:11434/v1"),
+        ("[::]:11434", "http://127.0.0.1:11434/v1"),
+    ] {
+        assert_eq!(ollama_base_url(host), wanted, "{host}");
+    }
+}
