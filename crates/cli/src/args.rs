@@ -34,7 +34,7 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Where runs are kept [default: the platform's data folder]
-    #[arg(long, global = true, value_name = "DIR", env = "PLACET_HOME")]
+    #[arg(long, global = true, value_name = "DIR", env = crate::vars::PLACET_HOME)]
     pub(crate) home: Option<PathBuf>,
     /// Colour the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
@@ -91,7 +91,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// The model: `provider:model`, for example `openai:gpt-5.4`, `ollama:llama3.2`, `scripted:turns.json`, `offline`
-    #[arg(long, short, value_name = "REF", env = "PLACET_MODEL")]
+    #[arg(long, short, value_name = "REF", env = crate::vars::PLACET_MODEL)]
     pub(crate) model: Option<String>,
     /// The base URL of an OpenAI-compatible server, for example http://127.0.0.1:8000/v1
     #[arg(long, value_name = "URL")]

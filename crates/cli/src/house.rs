@@ -7,7 +7,7 @@ use crate::{home, vars};
 use placet_core::redact::SecretRegistry;
 use placet_core::{Env, Redactor, RunId};
 use placet_observe::{ListedRun, RunStanding, list_runs};
-use placet_store::{SharedStore, SqliteStore, Tenant};
+use placet_store::{SharedStore, SqliteOptions, SqliteStore, Tenant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl House {
     /// The store, made if there is none yet.
     pub(crate) fn open_store(&self) -> Result<SharedStore, Failure> {
         home::ensure(&self.home)?;
-        let store = SqliteStore::open(self.store_path(), Default::default())?;
+        let store = SqliteStore::open(self.store_path(), SqliteOptions::new(self.env.clock().clone()))?;
         Ok(Arc::new(store))
     }
 

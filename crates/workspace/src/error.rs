@@ -1,6 +1,7 @@
 //! What can go wrong with files, commands and expressions, and how it is answered.
 
 use placet_core::outcome::{Reason, Status};
+use placet_core::{Diagnose, ErrorKind};
 use std::io;
 use std::path::PathBuf;
 
@@ -190,6 +191,20 @@ fn says(error: &io::Error) -> String {
     match text.find(" (os error") {
         Some(end) => text[..end].to_owned(),
         None => text,
+    }
+}
+
+impl Diagnose for WorkspaceError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            WorkspaceError::Folder { .. } | WorkspaceError::Options(_) => ErrorKind::Wiring,
+            WorkspaceError::Cancelled => ErrorKind::Cancelled,
+            WorkspaceError::NotFound { .. } => ErrorKind::NotFound,
+            WorkspaceError::Changed { .. } => ErrorKind::Conflict,
+            WorkspaceError::Io { .. } => ErrorKind::Unavailable,
+            error if error.status() == Status::Refused => ErrorKind::Permission,
+            _ => ErrorKind::InvalidRequest,
+        }
     }
 }
 

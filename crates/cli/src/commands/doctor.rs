@@ -6,7 +6,7 @@ use crate::house::House;
 use crate::models::{self, Found};
 use crate::output::{Tone, printable};
 use crate::vars;
-use placet_models::VENDORS;
+use placet_models::vendor::VENDORS;
 use serde::Serialize;
 
 /// One thing that was looked at.
