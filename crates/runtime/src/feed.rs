@@ -42,8 +42,8 @@ struct FeedState {
     live: u64,
     /// The text of the present turn so far.
     text: String,
-    /// The place after which that text came.
-    turn_began: Cursor,
+    /// The place after which that text came; absent where no turn is going on.
+    turn_began: Option<Cursor>,
     closed: bool,
 }
 
@@ -74,7 +74,7 @@ impl Feed {
             last_at: Timestamp::EPOCH,
             live: 0,
             text: String::new(),
-            turn_began: last,
+            turn_began: None,
             closed: false,
         };
         Arc::new(Feed { run, state: Mutex::new(state), wake: Notify::new(), readers: AtomicUsize::new(0) })
@@ -90,8 +90,12 @@ impl Feed {
             let mut state = self.lock();
             let cursor = Cursor { durable: state.last.durable, live: state.last.live + 1 };
             match &body {
-                EventBody::TextDelta(delta) => state.text.push_str(&delta.delta),
-                EventBody::RequestStarted(_) => state.begin_text(cursor),
+                EventBody::TextDelta(delta) => {
+                    let before = state.last;
+                    state.turn_began.get_or_insert(before);
+                    state.text.push_str(&delta.delta);
+                }
+                EventBody::RequestStarted(_) => state.begin_text(Some(cursor)),
                 _ => {}
             }
             state.live += 1;
@@ -106,7 +110,7 @@ impl Feed {
             let mut state = self.lock();
             for event in records {
                 if matches!(event.body, EventBody::TurnCompleted(_)) {
-                    state.begin_text(event.cursor);
+                    state.begin_text(None);
                 }
                 state.push(event);
             }
@@ -133,7 +137,7 @@ impl Feed {
 }
 
 impl FeedState {
-    fn begin_text(&mut self, after: Cursor) {
+    fn begin_text(&mut self, after: Option<Cursor>) {
         self.text.clear();
         self.turn_began = after;
     }
@@ -153,7 +157,7 @@ impl FeedState {
     fn after(&self, reader: &FeedReader) -> Next {
         let cursor = reader.cursor;
         // Records from the store say nothing of the live text between them.
-        let misses_text = reader.fell_behind && !self.text.is_empty() && self.turn_began <= cursor;
+        let misses_text = reader.fell_behind && self.turn_began.is_some_and(|began| began <= cursor);
         if cursor >= self.last && !misses_text {
             return if self.closed { Next::Over } else { Next::Wait };
         }
