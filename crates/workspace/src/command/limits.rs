@@ -42,7 +42,7 @@ impl ProcessLimits {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{apply, descendants};
+pub(super) use linux::{apply, descendants, started_at};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -85,6 +85,13 @@ mod linux {
         Ok(())
     }
 
+    /// When a process started, in ticks since the system did: with its number it names one process for good.
+    pub(crate) fn started_at(pid: Pid) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The name, in parentheses, may hold anything; the start is the 20th field behind it.
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    }
+
     /// The processes below this one, as far as their parents still live.
     pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
         let mut found = Vec::new();
@@ -105,6 +112,11 @@ mod linux {
         }
         found
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn started_at(_: rustix::process::Pid) -> Option<u64> {
+    None
 }
 
 /// Other systems have no way to set limits from outside; a command runs with those of this program.

@@ -11,8 +11,8 @@
 //! # How it ends
 //!
 //! When the program exits, is out of time or is cancelled, its whole group is ended: what it left in the background does
-//! not survive it. Out of time and cancelled, the group and the program's other descendants are asked (`SIGTERM`) and after
-//! [`GRACE`] killed. An exit code that is not 0 is an answer, not a failure.
+//! not survive it. Out of time and cancelled, the group and the program's other descendants are asked (`SIGTERM`), and
+//! killed once the program itself is gone, or after [`GRACE`]. An exit code that is not 0 is an answer, not a failure.
 //!
 //! # What this is not
 //!

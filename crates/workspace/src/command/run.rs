@@ -1,6 +1,6 @@
 //! Running one command to its end.
 
-use super::limits::{apply, descendants};
+use super::limits::{apply, descendants, started_at};
 use super::output::HeadTail;
 use super::{CommandOptions, GRACE, LONGEST, SANDBOX, deny};
 use crate::answer::Answer;
@@ -291,7 +291,7 @@ fn start(options: &CommandOptions, call: &CommandCall, dir: &OwnedFd, home: &Pat
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Err(io::Error::other("the system gave a process number that is none"));
     };
-    Ok((Group { pid, child: Some(child) }, reader.into()))
+    Ok((Group { pid, child: Some(child), outsiders: Vec::new() }, reader.into()))
 }
 
 /// The directory by its descriptor: it is the one that was checked, whatever its name leads to by now.
@@ -313,6 +313,9 @@ fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
 struct Group {
     pid: Pid,
     child: Option<Child>,
+    /// Descendants that were met outside of the group, with the instants of their starts, so that a number which was given
+    /// to somebody else meanwhile is told apart.
+    outsiders: Vec<(Pid, u64)>,
 }
 
 impl Group {
@@ -331,19 +334,42 @@ impl Group {
         exited
     }
 
-    /// Sends a signal to the group, and to descendants that left it while their parents live.
-    fn signal(&self, signal: Signal) {
-        let others = descendants(self.pid).into_iter().filter(|other| getpgid(Some(*other)) != Ok(self.pid));
-        let others: Vec<Pid> = others.collect();
+    /// Sends a signal to the group, and to descendants that left it, as far as their parents live.
+    fn signal(&mut self, signal: Signal) {
+        self.meet(self.pid);
         let _ = kill_process_group(self.pid, signal);
-        for other in others {
-            let _ = kill_process(other, signal);
+        self.signal_outsiders(signal);
+    }
+
+    /// Notes descendants that left the group.
+    fn meet(&mut self, below: Pid) {
+        for other in descendants(below) {
+            let known = self.outsiders.iter().any(|(pid, _)| *pid == other);
+            if !known
+                && getpgid(Some(other)).is_ok_and(|group| group != self.pid)
+                && let Some(start) = started_at(other)
+            {
+                self.outsiders.push((other, start));
+            }
         }
     }
 
-    /// Kills what is left of the group.
-    fn end(&self) {
+    fn signal_outsiders(&self, signal: Signal) {
+        for (pid, start) in &self.outsiders {
+            if started_at(*pid) == Some(*start) {
+                let _ = kill_process(*pid, signal);
+            }
+        }
+    }
+
+    /// Kills what is left of the group, and of the descendants outside of it that were met.
+    fn end(&mut self) {
         let _ = kill_process_group(self.pid, Signal::KILL);
+        // They may have started others meanwhile.
+        for (pid, _) in self.outsiders.clone() {
+            self.meet(pid);
+        }
+        self.signal_outsiders(Signal::KILL);
     }
 
     fn reap(&mut self) -> io::Result<ExitStatus> {
@@ -358,6 +384,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             self.signal(Signal::KILL);
+            self.end();
             // A killed process ends at once; waiting for it leaves no zombie.
             let _ = child.wait();
         }

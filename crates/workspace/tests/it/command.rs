@@ -173,14 +173,15 @@ async fn a_secret_across_the_cut_leaves_no_half() {
 #[tokio::test]
 async fn out_of_time_the_whole_group_ends() {
     let place = place(CommandOptions::new().shell());
-    // A child that holds the pipe, one that does not listen to a polite signal, one in a session of its own.
+    // A child that holds the pipe, one that does not listen to a polite signal, one in a session of its own, and one that
+    // is both.
     let text = "echo group $$; sleep 4711.001 & sh -c 'trap \"\" TERM; sleep 4711.002; sleep 4711.003' & \
-                setsid sleep 4711.004 & wait";
+                setsid sleep 4711.004 & setsid sh -c 'trap \"\" TERM; sleep 4711.005; sleep 4711.006' & wait";
     let answer = place.answer(&CommandCall { timeout_seconds: Some(1), ..script(text) }).await.expect("answers");
     assert!(answer.text.starts_with("out of time after 1 seconds"), "{}", answer.text);
     assert_eq!(answer.facts["timed_out"], true);
     assert_eq!(group_members(told_group(&answer.text)), [0_u32; 0]);
-    for number in 1..=4 {
+    for number in 1..=6 {
         assert!(!runs_with(&format!("4711.00{number}")), "4711.00{number} is still there: {}", answer.text);
     }
 }
