@@ -137,6 +137,11 @@ impl Diagnose for ResolveError {
             ResolveError::UnknownProvider { .. } => ErrorKind::NotFound,
         }
     }
+
+    fn hints(&self) -> Vec<String> {
+        let ResolveError::UnknownProvider { name, .. } = self else { return Vec::new() };
+        vec![format!("a model of a local Ollama is written ollama:{name}:TAG; `offline` needs no provider at all")]
+    }
 }
 
 #[cfg(test)]

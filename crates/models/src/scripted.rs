@@ -405,9 +405,18 @@ async fn play(
     if let Some(failure) = turn.fail.as_ref().filter(|_| turn.is_silent()) {
         return Err(failure.error(provider));
     }
-    let events = turn.events(provider, model);
-    let cancel = context.cancel;
-    Ok(futures_util::stream::iter(events).take_while(move |_| std::future::ready(!cancel.is_cancelled())).boxed())
+    let events = turn.events(provider, model).into_iter();
+    let provider = provider.clone();
+    let stream =
+        futures_util::stream::unfold((events, context.cancel, provider), |(mut events, cancel, provider)| async {
+            let event = events.next()?;
+            if cancel.is_cancelled() {
+                let error = ProviderError::new(ErrorKind::Cancelled, provider.clone(), "the request was cancelled");
+                return Some((TurnEvent::Failed(Box::new(error)), (Vec::new().into_iter(), cancel, provider)));
+            }
+            Some((event, (events, cancel, provider)))
+        });
+    Ok(stream.boxed())
 }
 
 #[cfg(test)]

@@ -104,3 +104,17 @@ async fn a_delay_is_on_the_clock_that_is_passed_in_and_can_be_cancelled() {
     let asked = model.ask(Arc::new(question(&env)), context).await;
     assert_eq!(asked.err().map(|error| error.kind), Some(ErrorKind::Cancelled));
 }
+
+#[tokio::test]
+async fn cancelling_ends_an_answer_in_its_middle() {
+    let env = Env::system();
+    let model =
+        ScriptedModel::new(Script::new([ScriptTurn { text: vec!["a".into(), "b".into()], ..ScriptTurn::default() }]));
+    let context = AskContext::new(env.clone());
+    let mut stream = model.ask(Arc::new(question(&env)), context.clone()).await.unwrap();
+    stream.next().await;
+    stream.next().await;
+    context.cancel.cancel();
+    let rest: Vec<TurnEvent> = stream.collect().await;
+    assert!(matches!(&rest[..], [TurnEvent::Failed(error)] if error.kind == ErrorKind::Cancelled), "{rest:?}");
+}

@@ -375,3 +375,22 @@ fn state_of_another_provider_is_left_out_and_told() {
     let told: Vec<&str> = encoded.omitted.iter().map(|omission| omission.what.as_str()).collect();
     assert_eq!(told, ["native item", "provider_state"]);
 }
+
+#[test]
+fn a_conversation_that_goes_on_keeps_its_beginning_byte_for_byte() {
+    let mut request = request(vec![said(Role::User, "go")]);
+    request.instructions = Some("Be brief.".into());
+    request.tools = vec![tool("a.b"), tool("c")];
+    let mut before = encode(&request, &dialect()).1.body;
+    for round in 0..4 {
+        let id = format!("call_{round}");
+        // A provider that uses one id for all its calls changes nothing about it.
+        request.items.extend([call(&id, Some("same"), "a.b", ""), result(&id, "x")]);
+        if round == 2 {
+            request.items.push(said(Role::User, "and?"));
+        }
+        let body = encode(&request, &dialect()).1.body;
+        assert!(body.starts_with(before.strip_suffix(b"]}").unwrap()), "round {round}");
+        before = body;
+    }
+}
