@@ -1,9 +1,32 @@
 //! Model providers: adapters, vendor rows, and the offline models.
+//!
+//! - [`ModelProvider`] is the seam: a request in, a stream of events out. [`Providers`] finds one for a reference such as
+//!   `openai:gpt-5.4` ([`ModelRef`]); [`discover`] says which is used where nobody named one.
+//! - [`ChatProvider`] speaks OpenAI Chat to any server; vendors are rows of data ([`vendor::VENDORS`]).
+//! - [`Offline`] (fixed rules that use tools), [`ScriptedModel`] and [`EchoModel`] need neither key nor network.
+//!
+//! # What it must never do
+//!
+//! Run a tool; show a credential; know a provider's field names (that is `placet-wire`); send anything again after the first
+//! event of an answer.
 
+pub mod chat;
+pub mod credential;
+pub mod discover;
 pub mod echo;
+pub mod offline;
 pub mod provider;
+pub mod providers;
+pub mod reference;
 pub mod scripted;
+pub mod vendor;
 
+pub use chat::{ChatOptions, ChatProvider};
+pub use credential::{Credential, Lookup};
+pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
+pub use offline::Offline;
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};
+pub use providers::{Providers, ResolveError, ResolvedModel};
+pub use reference::{InvalidModelRef, ModelRef};
 pub use scripted::{Script, ScriptCall, ScriptFailure, ScriptTurn, ScriptedModel};
