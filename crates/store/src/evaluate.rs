@@ -17,19 +17,21 @@ pub(crate) struct Held {
     pub(crate) value: Value,
 }
 
-/// What is known of a cell.
-#[derive(Clone, Debug)]
-pub(crate) enum Known {
-    Absent,
-    Held(Held),
-    /// The key was filled in just now, so the backend could not read the cell beforehand.
-    Unread,
-}
-
 /// What is stored, as one batch finds it.
 pub(crate) trait Ground {
-    fn cell(&mut self, key: &Key) -> Result<Known>;
+    /// A cell that the batch names literally.
+    fn cell(&mut self, key: &Key) -> Result<Option<Held>>;
+    /// The head of a log that the batch names.
     fn head(&mut self, log: &LogName) -> Result<LogHead>;
+}
+
+/// What a batch knows of a cell that it read or wrote.
+#[derive(Clone, Debug)]
+enum Known {
+    Absent,
+    Held(Held),
+    /// Put under a key that was filled in: nobody looked what was there, the version counts up when it is written.
+    Written,
 }
 
 /// A write as the backend applies it, in order.
@@ -125,23 +127,28 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
         Ok(&mut self.heads[at].1)
     }
 
-    fn known(&mut self, key: &Key) -> Result<Known> {
-        if let Some(known) = self.cells.get(key) {
-            return Ok(known.clone());
-        }
-        if self.gone.iter().any(|prefix| key.starts_with(prefix)) {
-            return Ok(Known::Absent);
-        }
-        self.ground.cell(key)
-    }
-
     /// A cell that the batch names literally.
-    fn cell(&mut self, key: &Key) -> Result<Option<Held>> {
-        match self.known(key)? {
+    fn cell(&mut self, key: &'b Key) -> Result<Option<Held>> {
+        let known = match self.cells.get(key) {
+            Some(known) => known.clone(),
+            None if self.is_gone(key) => Known::Absent,
+            None => {
+                let held = self.ground.cell(key)?;
+                let known = held.map_or(Known::Absent, Known::Held);
+                self.cells.insert(Cow::Borrowed(key), known.clone());
+                known
+            }
+        };
+        match known {
             Known::Absent => Ok(None),
             Known::Held(held) => Ok(Some(held)),
-            Known::Unread => Err(filled_and_literal(key)),
+            // A batch that names a filled-in key literally reads it first, so this is not reached.
+            Known::Written => Err(filled_and_literal(key)),
         }
+    }
+
+    fn is_gone(&self, key: &Key) -> bool {
+        self.gone.iter().any(|prefix| key.starts_with(prefix))
     }
 
     fn require(&mut self, index: usize, condition: &'b Condition) -> Result<()> {
@@ -196,10 +203,15 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
                 if batch.puts_literally(&key) {
                     return Err(filled_and_literal(&key));
                 }
-                let version = match self.known(&key)? {
-                    Known::Absent => Some(1),
-                    Known::Held(held) => Some(held.version + 1),
-                    Known::Unread => None,
+                let version = match self.cells.get(&key) {
+                    Some(Known::Absent) => Some(1),
+                    Some(Known::Held(held)) => Some(held.version + 1),
+                    Some(Known::Written) => None,
+                    None if self.is_gone(&key) => Some(1),
+                    None => match batch.named_literally(&key) {
+                        Some(literal) => Some(self.cell(literal)?.map_or(0, |held| held.version) + 1),
+                        None => None,
+                    },
                 };
                 self.set(Cow::Owned(key), version, value);
             }
@@ -210,7 +222,7 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
     fn set(&mut self, key: Cow<'b, Key>, version: Option<u64>, value: Value) {
         let known = match version {
             Some(version) => Known::Held(Held { version, value: value.clone() }),
-            None => Known::Unread,
+            None => Known::Written,
         };
         self.cells.insert(key.clone(), known);
         self.effects.push(Effect::Set { key, version, value });

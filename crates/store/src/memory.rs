@@ -2,7 +2,7 @@
 
 use crate::batch::{Batch, Committed};
 use crate::error::Result;
-use crate::evaluate::{Effect, Ground, Held, Known, Plan, evaluate};
+use crate::evaluate::{Effect, Ground, Held, Plan, evaluate};
 use crate::key::{Key, LogName, Tenant};
 use crate::store::{BlobId, Cell, Direction, Entry, LogHead, MAX_READ, Store, check_blob};
 use crate::value::Value;
@@ -81,8 +81,8 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl Ground for State {
-    fn cell(&mut self, key: &Key) -> Result<Known> {
-        Ok(self.cells.get(key).map_or(Known::Absent, |held| Known::Held(held.clone())))
+    fn cell(&mut self, key: &Key) -> Result<Option<Held>> {
+        Ok(self.cells.get(key).cloned())
     }
 
     fn head(&mut self, log: &LogName) -> Result<LogHead> {

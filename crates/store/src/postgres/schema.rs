@@ -94,10 +94,10 @@ pub(super) async fn prepare(shared: &Shared) -> Result<()> {
         return check(shared, layout);
     }
     let fail = |error| failed(shared, "making the tables", error);
-    client.batch_execute("BEGIN").await.map_err(fail)?;
-    // Of several processes that start at once, one makes the tables. A transaction left open ends with its connection.
+    // Of several processes that start at once, one makes the tables. The lock goes with the connection. It is taken before
+    // the transaction begins: inside, what others have made meanwhile may not be found by its name.
     let lock = shared.schema.hash("schema");
-    client.execute("SELECT pg_advisory_xact_lock($1)", &[&lock]).await.map_err(fail)?;
+    client.execute("SELECT pg_advisory_lock($1)", &[&lock]).await.map_err(fail)?;
     if let Some(layout) = stamp(shared, &client).await? {
         return check(shared, layout);
     }
@@ -111,6 +111,7 @@ pub(super) async fn prepare(shared: &Shared) -> Result<()> {
     let row =
         client.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&shared.schema.quoted]).await.map_err(fail)?;
     let exists: bool = row.try_get(0).map_err(fail)?;
+    client.batch_execute("BEGIN").await.map_err(fail)?;
     // Who may not make schemas can be given an empty one.
     if !exists {
         client.batch_execute(&shared.schema.sql("CREATE SCHEMA {s}")).await.map_err(fail)?;

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn an_error_holds_no_piece_of_an_address() {
         for url in [
-            "postgres://ann:hunter2?hunter2=1@db/x",
+            "postgres://ann@db/x?hunter2=1",
             "postgres://ann:hunter2/more@db/x",
             "postgres://ann:1/hunter2@db/x",
             "postgres://ann:a@hunter2 b@db/x",

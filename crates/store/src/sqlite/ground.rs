@@ -2,7 +2,7 @@
 
 use super::schema::failed;
 use crate::error::Result;
-use crate::evaluate::{Effect, Ground, Held, Known, Plan};
+use crate::evaluate::{Effect, Ground, Held, Plan};
 use crate::key::{Key, LogName};
 use crate::store::LogHead;
 use crate::value::Value;
@@ -35,6 +35,7 @@ impl Head {
 struct Statements<'c> {
     cell: Statement<'c>,
     set: Statement<'c>,
+    count_up: Statement<'c>,
     remove: Statement<'c>,
     remove_prefix: Statement<'c>,
     head: Statement<'c>,
@@ -57,6 +58,10 @@ impl<'c> Tables<'c> {
             set: prepare(
                 "INSERT INTO cells (key, version, format, value) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (key) DO UPDATE \
                  SET version = excluded.version, format = excluded.format, value = excluded.value",
+            )?,
+            count_up: prepare(
+                "INSERT INTO cells (key, version, format, value) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (key) DO UPDATE \
+                 SET version = cells.version + 1, format = excluded.format, value = excluded.value",
             )?,
             remove: prepare("DELETE FROM cells WHERE key = ?1")?,
             remove_prefix: prepare("DELETE FROM cells WHERE key >= ?1 AND key < ?2")?,
@@ -140,11 +145,11 @@ impl<'c> Tables<'c> {
     }
 
     fn set(&mut self, key: &Key, version: Option<u64>, value: &Value) -> rusqlite::Result<()> {
-        let version = match version {
-            Some(version) => version,
-            None => self.held(key)?.map_or(0, |held| held.version) + 1,
+        let (statement, version) = match version {
+            Some(version) => (&mut self.statements.set, version),
+            None => (&mut self.statements.count_up, 1),
         };
-        self.statements.set.execute(params![key.as_bytes(), version, value.format, value.bytes.as_ref()])?;
+        statement.execute(params![key.as_bytes(), version, value.format, value.bytes.as_ref()])?;
         Ok(())
     }
 
@@ -197,17 +202,13 @@ impl<'c> Tables<'c> {
             }
         }
     }
-
-    fn held(&mut self, key: &Key) -> rusqlite::Result<Option<Held>> {
-        let read = |row: &Row<'_>| Ok(Held { version: row.get(0)?, value: value(row, 1)? });
-        self.statements.cell.query_row([key.as_bytes()], read).optional()
-    }
 }
 
 impl Ground for Tables<'_> {
-    fn cell(&mut self, key: &Key) -> Result<Known> {
-        let held = self.held(key).map_err(|error| failed("reading a cell", error))?;
-        Ok(held.map_or(Known::Absent, Known::Held))
+    fn cell(&mut self, key: &Key) -> Result<Option<Held>> {
+        let read = |row: &Row<'_>| Ok(Held { version: row.get(0)?, value: value(row, 1)? });
+        let held = self.statements.cell.query_row([key.as_bytes()], read).optional();
+        held.map_err(|error| failed("reading a cell", error))
     }
 
     fn head(&mut self, log: &LogName) -> Result<LogHead> {

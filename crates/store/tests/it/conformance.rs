@@ -6,7 +6,7 @@ use placet_store::{MemoryStore, SharedStore, SqliteOptions, SqliteStore};
 use std::sync::Arc;
 
 /// Every case, all at the same time, so that they also meet each other.
-async fn passes(store: SharedStore) {
+pub(crate) async fn passes(store: SharedStore) {
     let runs = cases().into_iter().map(|case| {
         let store = store.clone();
         async move {
@@ -18,7 +18,7 @@ async fn passes(store: SharedStore) {
 }
 
 /// Every case by itself.
-async fn passes_one_by_one(store: SharedStore) {
+pub(crate) async fn passes_one_by_one(store: SharedStore) {
     for case in cases() {
         eprintln!("{}", case.name);
         case.run(store.clone()).await;

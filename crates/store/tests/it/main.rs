@@ -8,4 +8,6 @@ mod conformance;
 mod crash;
 mod file;
 mod model;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod processes;
