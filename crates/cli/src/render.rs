@@ -4,7 +4,7 @@ use crate::output::{Output, Tone, headline, printable};
 use placet_core::event::{CallEnded, EventBody, RunCompleted, RunFailed, RunStarted, TurnCompleted};
 use placet_core::redact::StreamRedactor;
 use placet_core::{CallId, Event, Money, Outcome, Redactor, Status, Usage};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Shows the events of one run. What a model or a tool wrote is masked and made safe for a terminal.
 pub(crate) struct Render<'a> {
@@ -13,13 +13,19 @@ pub(crate) struct Render<'a> {
     /// The masked stream of the present turn's text; there only while its pieces come in.
     live: Option<StreamRedactor>,
     mid_line: bool,
-    arguments: HashMap<CallId, String>,
+    /// What the calls of the present round ask for.
+    round: HashMap<CallId, String>,
+    /// The completed calls of a long round, which are told together: how many of each tool, and the time of the longest.
+    together: Option<BTreeMap<String, (u64, u64)>>,
     calls: usize,
 }
 
+/// The most calls of a round that are shown one by one; of a longer one only those that did not complete are.
+const ONE_BY_ONE: usize = 8;
+
 impl<'a> Render<'a> {
     pub(crate) fn new(output: &'a Output, redactor: Redactor) -> Self {
-        Render { output, redactor, live: None, mid_line: false, arguments: HashMap::new(), calls: 0 }
+        Render { output, redactor, live: None, mid_line: false, round: HashMap::new(), together: None, calls: 0 }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -107,11 +113,24 @@ impl<'a> Render<'a> {
             }
         }
         self.end_line();
-        for call in completed.turn.calls() {
-            let arguments = self.safe_headline(call.arguments.replay_text());
-            let name = self.output.paint_note(Tone::Strong, &printable(call.name.as_str()));
-            self.output.note(&format!("→ {name} {}", self.output.paint_note(Tone::Quiet, &arguments)));
-            self.arguments.insert(call.id.clone(), arguments);
+        self.round = completed
+            .turn
+            .calls()
+            .map(|call| (call.id.clone(), self.safe_headline(call.arguments.replay_text())))
+            .collect();
+        self.together = (self.round.len() > ONE_BY_ONE).then(BTreeMap::new);
+        if self.together.is_some() {
+            let mut tools: BTreeMap<&str, usize> = BTreeMap::new();
+            completed.turn.calls().for_each(|call| *tools.entry(call.name.as_str()).or_default() += 1);
+            for (tool, count) in tools {
+                self.output.note(&format!("→ {} × {count}", self.output.paint_note(Tone::Strong, &printable(tool))));
+            }
+        } else {
+            for call in completed.turn.calls() {
+                let arguments = self.round.get(&call.id).map(String::as_str).unwrap_or_default();
+                let name = self.output.paint_note(Tone::Strong, &printable(call.name.as_str()));
+                self.output.note(&format!("→ {name} {}", self.output.paint_note(Tone::Quiet, arguments)));
+            }
         }
         for omitted in &completed.omitted {
             self.quiet(&format!("left out of the request: {}", printable(omitted)));
@@ -120,24 +139,48 @@ impl<'a> Render<'a> {
 
     fn answered(&mut self, ended: &CallEnded) {
         self.calls += 1;
+        let asked = self.round.remove(&ended.result.call);
         let outcome = &ended.result.outcome;
-        let (mark, tone) = match outcome.status {
-            Status::Completed => ("✓", Tone::Good),
-            Status::Refused | Status::Conflict => ("–", Tone::Warn),
-            Status::Mistaken | Status::Failed | Status::Interrupted => ("✗", Tone::Bad),
-        };
-        let mark = self.output.paint_note(tone, mark);
         let name = printable(ended.result.tool.as_str());
-        let facts = self.output.paint_note(Tone::Quiet, &describe(outcome, ended.took_ms));
-        let said = match outcome.status {
-            Status::Completed => String::new(),
-            _ => format!(": {}", self.safe_headline(&outcome.text())),
-        };
-        self.output.note(&format!("{mark} {name} {facts}{said}"));
+        match &mut self.together {
+            Some(together) if outcome.status == Status::Completed => {
+                let (count, longest) = together.entry(name).or_default();
+                *count += 1;
+                *longest = (*longest).max(ended.took_ms);
+            }
+            together => {
+                let (mark, tone) = match outcome.status {
+                    Status::Completed => ("✓", Tone::Good),
+                    Status::Refused | Status::Conflict => ("–", Tone::Warn),
+                    Status::Mistaken | Status::Failed | Status::Interrupted => ("✗", Tone::Bad),
+                };
+                let asked = asked.filter(|_| together.is_some()).map(|text| format!(" {text}")).unwrap_or_default();
+                let mark = self.output.paint_note(tone, mark);
+                let facts = self.output.paint_note(Tone::Quiet, &describe(outcome, ended.took_ms));
+                let said = match outcome.status {
+                    Status::Completed => String::new(),
+                    _ => format!(": {}", self.safe_headline(&outcome.text())),
+                };
+                self.output.note(&format!("{mark} {name}{asked} {facts}{said}"));
+            }
+        }
+        if self.round.is_empty() {
+            self.tell_together();
+        }
+    }
+
+    /// Tells of the completed calls of a long round, which were not shown one by one.
+    fn tell_together(&mut self) {
+        for (tool, (count, longest)) in self.together.take().unwrap_or_default() {
+            let mark = self.output.paint_note(Tone::Good, "✓");
+            let facts = format!("(completed, the longest in {})", millis(longest));
+            self.output.note(&format!("{mark} {tool} × {count} {}", self.output.paint_note(Tone::Quiet, &facts)));
+        }
     }
 
     fn completed(&mut self, event: &Event, completed: &RunCompleted) {
         self.end_line();
+        self.tell_together();
         let detail = completed.detail.as_deref().map(|text| format!(": {}", printable(text))).unwrap_or_default();
         let turns = plural(u64::from(completed.turns), "turn");
         let calls = plural(self.calls as u64, "call");
@@ -148,6 +191,7 @@ impl<'a> Render<'a> {
 
     fn failed(&mut self, event: &Event, failed: &RunFailed) {
         self.end_line();
+        self.tell_together();
         self.output.note("");
         self.warn(&format!("{}: {}", event.run, printable(&self.redactor.redact_text(&failed.message))));
         for hint in &failed.hints {

@@ -68,6 +68,12 @@ pub enum RuntimeError {
         /// The run.
         run: RunId,
     },
+    /// Whoever held the handle left the run as it is. Everything it did is recorded.
+    #[error("{run} was left as it is; it can be resumed")]
+    Left {
+        /// The run.
+        run: RunId,
+    },
     /// The provider refused or broke off a turn that was asked outside of a run.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -120,6 +126,7 @@ impl Diagnose for RuntimeError {
             | RuntimeError::GrantsDiffer { .. }
             | RuntimeError::Held { .. }
             | RuntimeError::Lost { .. } => ErrorKind::Conflict,
+            RuntimeError::Left { .. } => ErrorKind::Cancelled,
             RuntimeError::Provider(error) => error.kind(),
             RuntimeError::Journal(error) => error.kind(),
             RuntimeError::Store(error) => error.kind(),
@@ -137,6 +144,7 @@ impl Diagnose for RuntimeError {
             }
             RuntimeError::Ended { run, .. } => vec![format!("Replay {run} to see what it did.")],
             RuntimeError::Lost { run } => vec![format!("Follow {run} to see how it goes on.")],
+            RuntimeError::Left { run } => vec![format!("Resume {run} to go on with it.")],
             RuntimeError::Provider(error) => error.hints(),
             RuntimeError::Journal(error) => error.hints(),
             RuntimeError::Store(error) => error.hints(),

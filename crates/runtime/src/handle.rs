@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub struct RunHandle {
     pub(crate) run: RunId,
     pub(crate) cancel: CancellationToken,
+    pub(crate) leave: CancellationToken,
     pub(crate) source: EventSource,
     pub(crate) result: oneshot::Receiver<Result<RunResult>>,
     pub(crate) observers: Vec<Task>,
@@ -45,6 +46,19 @@ impl RunHandle {
     /// Asks the run to end: a model's answer is cut off, handlers that only read are dropped, others are waited for.
     pub fn cancel(&self) {
         self.cancel.cancel();
+    }
+
+    /// Stops working on the run without ending it: a model's answer is cut off and forgotten, handlers that run are
+    /// waited for and their results recorded, the lease is given back. [`RunHandle::wait`] then gives
+    /// [`RuntimeError::Left`], and [`Runtime::resume`](crate::Runtime::resume) goes on from there, in any process.
+    pub fn leave(&self) {
+        self.leave.cancel();
+    }
+
+    /// What [`RunHandle::leave`] does, for whoever does not hold the handle.
+    #[must_use]
+    pub fn leaving(&self) -> CancellationToken {
+        self.leave.clone()
     }
 
     /// What cancels the run, for whoever does not hold the handle.

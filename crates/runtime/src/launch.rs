@@ -1,5 +1,6 @@
 //! From a plan to a run that goes on in the background.
 
+use crate::approvals::Remembering;
 use crate::error::Result;
 use crate::feed::Feed;
 use crate::handle::{EventSource, RunHandle};
@@ -66,7 +67,7 @@ pub(crate) fn go_on(
     let observers =
         std::mem::take(&mut extras.observers).into_iter().map(|observer| observe(&shared, &source, observer)).collect();
 
-    let cancel = extras.cancel.clone();
+    let (cancel, leave) = (extras.cancel.clone(), extras.leave.clone());
     let (sender, result) = oneshot::channel();
     let registry = plan.registry.clone();
     let mut active = activate(&shared, &journal, started, plan, extras);
@@ -82,7 +83,7 @@ pub(crate) fn go_on(
         // Nobody has to wait for it.
         let _ = sender.send(result);
     });
-    RunHandle { run, cancel, source, result, observers }
+    RunHandle { run, cancel, leave, source, result, observers }
 }
 
 /// A panic of the loop or of a provider ends the run as failed; handlers' own panics are contained by the pipeline.
@@ -115,7 +116,8 @@ fn activate(
         .concurrency(usize::try_from(started.limits.concurrency).unwrap_or(usize::MAX))
         .unredacted(started.unredacted);
     options.policy = extras.policy.unwrap_or_else(|| shared.policy.clone());
-    options.approver = extras.approver.or_else(|| shared.approver.clone());
+    let human = extras.approver.or_else(|| shared.approver.clone());
+    options.approver = journal.read(|state| Remembering::of(state, human));
     ActiveRun {
         env: shared.env.clone(),
         journal: journal.clone(),
@@ -126,6 +128,7 @@ fn activate(
         private: extras.private,
         redactor: shared.redactor.clone(),
         cancel: extras.cancel,
+        leave: extras.leave,
         deadline,
         broken: Broken::default(),
     }

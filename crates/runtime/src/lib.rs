@@ -11,6 +11,7 @@
 //! for a reader of its events.
 
 mod answers;
+mod approvals;
 mod chat;
 mod error;
 mod feed;

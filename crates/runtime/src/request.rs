@@ -80,6 +80,7 @@ pub(crate) struct Extras {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) observers: Vec<Observer>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) leave: CancellationToken,
 }
 
 impl RunBuilder {

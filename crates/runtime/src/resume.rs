@@ -203,12 +203,12 @@ async fn take_up(
     Ok(writer)
 }
 
-/// Calls of *once* tools whose handler may have started. One that waited for a human had not; one whose intent is not
-/// recorded neither. Calls of other tools are run again, with the same key.
+/// Calls of *once* tools whose handler may have started. Calls of other tools are run again, with the same key; so are
+/// those that waited for a human or were denied, since their handlers cannot have started.
 fn interrupted_calls(state: &RunState, registry: &Registry) -> Vec<ToolCall> {
     let Some(round) = state.round() else { return Vec::new() };
     let once = |call: &ToolCall| registry.get(&call.name).is_some_and(|tool| tool.effect() == Effect::Once);
-    let unknown = round.calls.iter().filter(|call| call.requested && !call.waiting && call.result.is_none());
+    let unknown = round.calls.iter().filter(|call| call.may_have_started());
     unknown.map(|call| call.call.clone()).filter(once).collect()
 }
 

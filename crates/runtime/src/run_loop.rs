@@ -35,6 +35,8 @@ pub(crate) struct ActiveRun {
     pub(crate) private: Private,
     pub(crate) redactor: Redactor,
     pub(crate) cancel: CancellationToken,
+    /// Cancelled when the run is to be left as it is.
+    pub(crate) leave: CancellationToken,
     /// When its time is up, on the environment's steady clock.
     pub(crate) deadline: Option<Duration>,
     /// The turn that broke off, if one did.
@@ -55,6 +57,7 @@ pub(crate) struct Broken {
 /// Why something that takes long is not waited for any more.
 enum Interruption {
     Cancelled,
+    Left,
     TimeOver,
     Lost,
 }
@@ -63,6 +66,9 @@ impl ActiveRun {
     /// Goes from step to step until the run has ended.
     pub(crate) async fn drive(&mut self) -> Result<RunResult> {
         loop {
+            if self.leave.is_cancelled() && !self.cancel.is_cancelled() {
+                return self.left().await;
+            }
             match self.next_step() {
                 Step::Ask => self.ask().await?,
                 Step::RunRound => self.run_round().await?,
@@ -126,6 +132,8 @@ impl ActiveRun {
         let finished = match asked {
             Ok(asked) => asked.and_then(|()| answer.finish(&provider, &self.env)),
             Err(Interruption::Lost) => return Err(self.journal.lost_error()),
+            // The loop sees it next; the turn was not recorded and will be asked again.
+            Err(Interruption::Left) => return Ok(()),
             Err(Interruption::Cancelled | Interruption::TimeOver) => {
                 self.broken = Broken { text: said(text), usage, failure: None };
                 return Ok(());
@@ -168,9 +176,12 @@ impl ActiveRun {
         let results = tokio::select! {
             biased;
             results = &mut round => results,
-            // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for.
-            _ = self.interrupted() => {
-                stop.cancel();
+            why = self.interrupted() => {
+                // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for. A
+                // run that is left waits for all of them: an answer "cancelled" would be recorded for good.
+                if !matches!(why, Interruption::Left) {
+                    stop.cancel();
+                }
                 round.await
             }
         };
@@ -236,6 +247,12 @@ impl ActiveRun {
             .ok_or_else(|| RuntimeError::internal("the run has ended without a result"))
     }
 
+    /// Records what is not recorded yet, and leaves the run to whoever resumes it.
+    async fn left(&self) -> Result<RunResult> {
+        self.journal.commit().await?;
+        Err(RuntimeError::Left { run: self.journal.run().clone() })
+    }
+
     /// Ends the run after a fault of ours.
     pub(crate) async fn fail(&mut self, problem: &str) -> Result<RunResult> {
         self.end(Stop::internal(self.redactor.redact_text(problem).into_owned())).await
@@ -252,6 +269,7 @@ impl ActiveRun {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Interruption::Cancelled,
+            () = self.leave.cancelled() => Interruption::Left,
             () = self.journal.keep_until_lost() => Interruption::Lost,
             () = time_over => Interruption::TimeOver,
         }

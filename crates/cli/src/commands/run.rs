@@ -110,10 +110,10 @@ fn runtime(house: &House, store: SharedStore) -> Runtime {
         .build()
 }
 
-/// Shows a run until its end. The first Ctrl-C cancels it; a second one leaves it where it is, to be resumed.
+/// Shows a run until its end. Ctrl-C leaves it where it is, to be resumed; a second one does not wait for calls that run.
 async fn watch(house: &House, handle: RunHandle, from: Cursor) -> Done {
     let run = handle.id().clone();
-    let cancel = handle.cancellation();
+    let leave = handle.leaving();
     let mut events = handle.events(from);
     let mut render = Render::new(&house.output, house.redactor.clone());
     loop {
@@ -125,22 +125,25 @@ async fn watch(house: &House, handle: RunHandle, from: Cursor) -> Done {
             },
             () = interrupt::pressed() => {
                 render.end_line();
-                if cancel.is_cancelled() {
-                    house.output.note(&format!("left as it is; `placet runs resume {run}` goes on with it"));
-                    return Err(Failure::told(Code::Cancelled));
+                if leave.is_cancelled() {
+                    return Err(left(house, &run));
                 }
-                house.output.note("stopping (press Ctrl-C again to leave at once) …");
-                cancel.cancel();
+                house.output.note("stopping, when the calls that run are done (Ctrl-C again: at once) …");
+                leave.cancel();
             }
         }
     }
-    let result = handle.wait().await.map_err(|error| {
-        Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded"))
-    })?;
-    if result.end == Ending::Cancelled && !house.output.json {
-        house.output.note(&format!("cancelled; `placet runs show {run}` shows what it did"));
+    match handle.wait().await {
+        Ok(result) => ended(&result),
+        Err(RuntimeError::Left { run }) => Err(left(house, &run)),
+        Err(error) => Err(Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded"))),
     }
-    ended(&result)
+}
+
+/// The person has stopped the program, and is told how to go on.
+fn left(house: &House, run: &RunId) -> Failure {
+    house.output.note(&format!("stopped; `placet runs resume {run}` goes on where it was"));
+    Failure::told(Code::Cancelled)
 }
 
 fn ended(result: &RunResult) -> Done {

@@ -18,9 +18,9 @@ fn what_is_not_granted_and_what_does_not_exist_read_the_same() {
         let failed = events.iter().find(|event| event["body"]["type"] == "tool.call.failed").expect("a refusal").clone();
         failed["body"]["result"]["outcome"]["content"].to_string().replace(tool, "TOOL")
     };
-    let ungranted = refusal(&["--files", "."], "write_file");
+    let ungranted = refusal(&["--files", "."], "write");
     assert_eq!(ungranted, refusal(&["--files", "."], "no_such_tool"));
-    assert_eq!(ungranted, refusal(&[], "write_file"));
+    assert_eq!(ungranted, refusal(&[], "write"));
     assert_eq!(std::fs::read_to_string(bench.folder().join("a.txt")).unwrap(), "alpha\n");
 }
 
@@ -46,7 +46,7 @@ fn a_secret_of_the_environment_reaches_neither_model_nor_journal_nor_terminal() 
     let secret = "correct-horse-battery-staple-42";
     bench.file("notes.txt", &format!("the key is {secret}\n"));
     let model = bench.script(json!([
-        { "calls": [{ "name": "read_file", "arguments": { "path": "notes.txt" } }] },
+        { "calls": [{ "name": "read", "arguments": { "path": "notes.txt" } }] },
         { "text": "Read." },
     ]));
     let read = ["run", "Read", "--files", ".", "--model", &model, "--json"];
@@ -69,8 +69,8 @@ fn a_secret_of_the_environment_reaches_neither_model_nor_journal_nor_terminal() 
 fn tools_are_shown_as_each_provider_is_told_of_them() {
     let bench = Bench::new();
     let shown = bench.placet(&["tools", "--files", ".", "--calculator"]).done();
-    assert!(shown.out.contains("list_files") && shown.out.contains("calculate"), "{shown:#?}");
-    assert!(!shown.out.contains("write_file"), "not granted, not shown");
+    assert!(shown.out.contains("list") && shown.out.contains("calculate"), "{shown:#?}");
+    assert!(!shown.out.contains("write"), "not granted, not shown");
     for form in ["anthropic", "openai-responses", "openai-chat", "gemini", "mcp"] {
         let form = bench.placet(&["tools", "--files", ".", "--form", form]).done();
         let _: serde_json::Value = serde_json::from_str(&form.out).expect("JSON");

@@ -21,7 +21,7 @@ fn until(child: &mut Child, kind: &str) {
 fn waiting(bench: &Bench) -> Child {
     let turns = |delay: u64| {
         json!([
-            { "calls": [{ "name": "write_file", "arguments": { "path": "note", "content": "kept" } }] },
+            { "calls": [{ "name": "write", "arguments": { "path": "note", "content": "kept" } }] },
             { "text": "All done.", "delay_ms": delay },
         ])
     };

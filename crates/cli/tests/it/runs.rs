@@ -5,7 +5,7 @@ use serde_json::json;
 
 fn two_turns(bench: &Bench) -> String {
     bench.script(json!([
-        { "text": "Let me see. ", "calls": [{ "name": "list_files", "arguments": {} }], "usage": { "input": 10, "output": 5 } },
+        { "text": "Let me see. ", "calls": [{ "name": "list", "arguments": {} }], "usage": { "input": 10, "output": 5 } },
         { "text": "There is one file.", "usage": { "input": 20, "output": 4 } },
     ]))
 }
@@ -17,7 +17,7 @@ fn a_run_is_shown_listed_replayed_exported_and_verified() {
     let model = two_turns(&bench);
     let ran = bench.placet(&["run", "What is here?", "--files", ".", "--model", &model, "--price", "1,2"]).done();
     assert!(ran.out.ends_with("There is one file.\n"), "{ran:#?}");
-    assert!(ran.err.contains("✓ list_files"), "{ran:#?}");
+    assert!(ran.err.contains("✓ list"), "{ran:#?}");
     assert!(ran.err.contains("30 tokens in, 9 out · $0.000048"), "{ran:#?}");
 
     let run = bench.last_run();
@@ -25,7 +25,7 @@ fn a_run_is_shown_listed_replayed_exported_and_verified() {
     assert!(listed.out.contains(&run) && listed.out.contains("completed") && listed.out.contains("What is here?"));
     for name in [run.as_str(), "last", &run[..20], &run["run_".len()..20]] {
         let shown = bench.placet(&["runs", "show", name]).done();
-        assert!(shown.out.contains("list_files of files completed"), "{shown:#?}");
+        assert!(shown.out.contains("list of files completed"), "{shown:#?}");
     }
     let replayed = bench.placet(&["runs", "replay", &run]).done();
     assert_eq!(replayed.out, ran.out, "a replay says what the run said");
@@ -90,7 +90,7 @@ fn what_goes_wrong_has_its_exit_code_and_a_hint() {
 #[test]
 fn a_limit_keeps_everything_and_has_its_own_exit_code() {
     let bench = Bench::new();
-    let asks = json!({ "calls": [{ "name": "list_files", "arguments": {} }] });
+    let asks = json!({ "calls": [{ "name": "list", "arguments": {} }] });
     let model = bench.script(json!([asks, asks, asks, { "text": "never reached" }]));
     let ran = bench.placet(&["run", "Go", "--files", ".", "--model", &model, "--max-rounds", "1"]).ended_with(3);
     assert!(ran.err.contains("limit_reached"), "{ran:#?}");
