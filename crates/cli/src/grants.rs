@@ -3,6 +3,7 @@
 use crate::args::{CommandGrant, GrantArgs, ModelArgs};
 use crate::failure::{Code, Failure};
 use crate::house::House;
+use crate::vars;
 use placet_tools::Grant;
 use placet_workspace::{Approval, CommandOptions, Commands, Files, FilesOptions, calculator};
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,10 @@ impl Launch {
                 _ => Approval::Ask,
             };
             let mut options = CommandOptions::new().approval(approval).redactor(house.redactor.clone());
+            // Programs are looked for where the person's shell looks for them; nothing else of the environment goes in.
+            if let Some(path) = vars::var(vars::PATH) {
+                options = options.path(path);
+            }
             if self.shell {
                 options = options.shell();
             }

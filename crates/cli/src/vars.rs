@@ -8,6 +8,8 @@ pub(crate) const PLACET_MODEL: &str = "PLACET_MODEL";
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 /// The platform's folder for data of programs, on Linux.
 pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
+/// Where commands look for programs.
+pub(crate) const PATH: &str = "PATH";
 /// The user's folder.
 pub(crate) const HOME: &str = "HOME";
 

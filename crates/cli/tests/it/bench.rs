@@ -93,7 +93,7 @@ impl Bench {
     /// The id of the run that was started last.
     pub(crate) fn last_run(&self) -> String {
         let listed = self.placet(&["runs", "list", "--json"]).done().json();
-        listed[0]["entry"]["run"].as_str().expect("a run").to_owned()
+        listed[0]["run"].as_str().expect("a run").to_owned()
     }
 }
 
