@@ -106,8 +106,10 @@ impl<'a> Desk<'a> {
     pub(super) fn batch(&self, calls: usize) -> (usize, usize) {
         const LEAST: usize = 32;
         const MOST: usize = 128;
+        // Rounds that many files are spread over, as long as a round does not become too large.
+        const USUAL: usize = 4;
         let rounds = usize::try_from(ROUNDS - 1).unwrap_or(1);
-        let batch = if self.one_by_one { 1 } else { calls.div_ceil(rounds).clamp(LEAST, MOST) };
+        let batch = if self.one_by_one { 1 } else { calls.div_ceil(USUAL).clamp(LEAST, MOST) };
         (batch, batch * rounds)
     }
 

@@ -458,7 +458,10 @@ impl Said<'_> {
 
     fn text(&self, at: usize, length: usize) -> String {
         match self.tokens.get(at..at + length).unwrap_or_default() {
-            [one] => one.text.to_owned(),
+            [_] => {
+                let tokens = &self.tokens[at..];
+                words_of(self.source, tokens).into_iter().next().unwrap_or_default()
+            }
             [first, .., last] => self.source.get(first.start..last.end).unwrap_or_default().to_owned(),
             [] => String::new(),
         }

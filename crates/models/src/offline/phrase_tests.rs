@@ -91,6 +91,7 @@ fn what_is_said_is_what_is_understood() {
         ("show the first 5 lines of x", Wish::Read, vec![Number(5), File("x".into())]),
         ("print lines 3 to 9 of x.rs", Wish::Read, vec![Number(3), Number(9), File("x.rs".into())]),
         ("what does notes/a.md say?", Wish::Read, vec![File("notes/a.md".into())]),
+        ("search for TODO: in *.rs", Wish::Search, vec![text("TODO:"), place(None, Some(sort("`*.rs`", "*.rs")))]),
         ("search for TODO", Wish::Search, vec![text("TODO")]),
         (
             "search for 'fn main' in *.rs",

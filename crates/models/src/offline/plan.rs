@@ -29,7 +29,7 @@ pub(super) fn next(request: &TurnRequest) -> Reply {
     let Some(phrase) = understand(&said) else { return Reply::Say(not_understood(&desk, &said)) };
     match carry_out(&phrase, &mut desk) {
         Ok(text) | Err(Stop::Say(text)) => Reply::Say(without_a_call(&desk, text)),
-        Err(Stop::Missing(role)) => Reply::Say(without_a_call(&desk, missing(&phrase, role))),
+        Err(Stop::Missing(role)) => Reply::Say(without_a_call(&desk, missing(&phrase, role, &desk))),
         Err(Stop::Wanted) => ask(desk),
     }
 }
@@ -90,15 +90,23 @@ fn not_understood(desk: &Desk<'_>, said: &str) -> String {
     without_a_call(desk, format!("{WHO}: I understand a small set of phrases, and {what}.\n\n{}", can(desk)))
 }
 
-fn missing(phrase: &Phrase, role: Role) -> String {
-    let shape = role.shape();
-    let parameters: Vec<String> =
-        shape.required.iter().chain(shape.optional).map(|it| format!("`{}`", it.name)).collect();
+fn missing(phrase: &Phrase, role: Role, desk: &Desk<'_>) -> String {
+    let mut lacking: Vec<Role> = phrase.row.needs.iter().copied().filter(|role| desk.tool(*role).is_none()).collect();
+    // A row may need more than this one wish of it does.
+    if phrase.row.wish == Wish::CountLines && role == Role::Read && phrase.place().is_some_and(|it| it.sort.is_none()) {
+        lacking = vec![role];
+    }
+    let does = lacking.iter().map(|role| role.shape().does).collect::<Vec<_>>().join(" and none that ");
+    let parameters = lacking.iter().map(|role| {
+        let shape = role.shape();
+        let names = shape.required.iter().chain(shape.optional).map(|it| format!("`{}`", it.name));
+        names.collect::<Vec<_>>().join(", ")
+    });
+    let parameters = parameters.collect::<Vec<_>>().join("; ");
+    let one = if lacking.len() > 1 { "With such tools" } else { "With one" };
     format!(
-        "I cannot {}: I was handed no tool that {}. With one (its parameters would be {}) I could.",
-        phrase.row.does,
-        shape.does,
-        parameters.join(", ")
+        "I cannot {}: I was handed no tool that {does}. {one} (by parameters: {parameters}) I could.",
+        phrase.row.does
     )
 }
 
@@ -130,8 +138,6 @@ struct FoundFiles {
     lines: Lines,
     /// `Rust files`, `files`, `` files that match `*.x` ``, with where they are.
     called: String,
-    /// The same without where they are.
-    sort: Option<Sort>,
 }
 
 impl FoundFiles {
@@ -179,7 +185,7 @@ fn find(desk: &mut Desk<'_>, sort: Option<&Sort>, path: Option<&String>) -> Resu
     if let Some(path) = path {
         called.push_str(&format!(" in `{path}`"));
     }
-    Ok(FoundFiles { paths: lines.shown.clone(), lines, called, sort: sort.cloned() })
+    Ok(FoundFiles { paths: lines.shown.clone(), lines, called })
 }
 
 /// What measuring files came to.
@@ -364,7 +370,6 @@ fn find_files(phrase: &Phrase, desk: &mut Desk<'_>) -> Result<String, Stop> {
     let count = found.counted(&found.lines.total_words());
     let mut text = format!("There {} {count}:\n\n{}", if is_one { "is" } else { "are" }, bulleted(&found.paths));
     found.remarks(&mut text);
-    debug_assert!(found.sort.is_some() || phrase.name().is_none());
     Ok(text)
 }
 
@@ -408,7 +413,7 @@ fn read(phrase: &Phrase, desk: &mut Desk<'_>) -> Result<String, Stop> {
     match phrase.numbers().as_slice() {
         [] => {}
         [first] => {
-            part = format!("the first {}", counted(*first, "line", "lines"));
+            part = if *first == 1 { "the first line".to_owned() } else { format!("the first {first} lines") };
             given.push(("limit", (*first).into()));
         }
         [from, to, ..] if from <= to && *from > 0 => {

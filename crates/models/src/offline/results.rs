@@ -162,7 +162,7 @@ pub(super) fn length(outcome: &Outcome, path: &str, limit: Option<u64>) -> Lengt
             Length::Lines(total)
         };
     }
-    if outcome.cut.is_some() || text.lines().last().is_some_and(is_pipeline_cut) {
+    if outcome.cut.is_some() || text.lines().skip(1).last().is_some_and(is_pipeline_cut) {
         return Length::Untold;
     }
     if text == "(empty file)" || text.is_empty() {
@@ -229,4 +229,80 @@ pub(super) fn matched(line: &str) -> Option<(&str, u64, &str)> {
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         (at > 0 && is_number).then(|| Some((&line[..at], number.parse().ok()?, text)))?
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+    use super::*;
+    use placet_core::{Cut, Stage};
+    use proptest::prelude::*;
+
+    fn completed(text: &str, cut: Option<(u64, u64, &str)>) -> Outcome {
+        let mut outcome = Outcome::new(Status::Completed, Stage::Execute, None, text);
+        outcome.cut = cut.map(|(kept, total, unit)| Cut { kept, total, unit: unit.into() });
+        outcome
+    }
+
+    #[test]
+    fn the_length_of_a_file_is_read_from_its_first_line() {
+        for (text, cut, limit, expected) in [
+            ("a\n(line 1 of 20 shown; the next one is `offset` 2)", None, Some(1), Length::Lines(20)),
+            ("a\n(line 1 of 20 shown; the next one is `offset` 2)", Some((1, 20, "lines")), Some(1), Length::Lines(20)),
+            (
+                "a\n(line 1 of more than 20 shown; 1 byte is not UTF-8, shown as \u{fffd})",
+                None,
+                Some(1),
+                Length::MoreThan(20),
+            ),
+            ("a\n(line 1 of more than 20 shown)", Some((1, 20, "lines")), Some(1), Length::MoreThan(20)),
+            ("a\n(line 1 is cut after 9 bytes; line 1 of 20 shown)", None, Some(1), Length::Lines(20)),
+            ("a\n(line 1 is cut after 9 bytes)", None, Some(1), Length::Lines(1)),
+            ("a\n(2 bytes are not UTF-8, shown as \u{fffd})", None, Some(1), Length::Lines(1)),
+            ("(line 1 of 20 shown)", None, Some(1), Length::Lines(1)),
+            ("a\nb\nc\n(line 1 of 20 shown)", None, Some(1), Length::Lines(4)),
+            ("a\nb\n(lines 1 to 2 of 20 shown)", None, None, Length::Lines(20)),
+            ("a\nb\n(lines 1 to 9 of 20 shown)", None, None, Length::Lines(3)),
+            ("a\n[cut: the first 2 of 900 bytes are shown]", None, Some(1), Length::Untold),
+            ("a", Some((1, 9, "bytes")), Some(1), Length::Untold),
+            ("(empty file)", None, Some(1), Length::Lines(0)),
+            ("(f is binary, 9 bytes: not shown)", None, Some(1), Length::Binary),
+            ("(g is binary, 9 bytes: not shown)", None, Some(1), Length::Lines(1)),
+        ] {
+            assert_eq!(length(&completed(text, cut), "f", limit), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_search_is_taken_apart() {
+        assert_eq!(matched("a/b.rs:12:x:3:y"), Some(("a/b.rs", 12, "x:3:y")));
+        assert_eq!(matched("a:b.rs:7:"), Some(("a:b.rs", 7, "")));
+        for line in ["", ":1:x", "a:x:y", "(3 of 9 matches shown)", "a:99999999999999999999999:b"] {
+            assert_eq!(matched(line), None, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics_and_no_line_is_counted_twice(
+            lines in proptest::collection::vec(
+                prop_oneof![
+                    "\\PC{0,12}",
+                    "\\([0-9]{1,2} of (more than )?[0-9]{1,3} (files|lines|entries) shown\\)",
+                    "\\(lines? 1( to [0-9])? of [0-9]{1,3} shown\\)",
+                    "\\[cut: .{0,9} bytes .{0,9}\\]",
+                    "\\([0-9] files .{0,9}\\)",
+                ],
+                0..8,
+            ),
+            cut in proptest::option::of((0_u64..9, 0_u64..99, proptest::sample::select(vec!["files", "bytes", "lines"]))),
+            limit in proptest::option::of(1_u64..3),
+        ) {
+            let outcome = completed(&lines.join("\n"), cut);
+            let read = Lines::of(&outcome, |line| matched(line).is_some());
+            prop_assert!(read.total >= read.shown.len() as u64);
+            prop_assert!(read.shown.len() + read.remarks.len() <= lines.len());
+            let _ = length(&outcome, "f", limit);
+        }
+    }
 }
