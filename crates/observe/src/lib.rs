@@ -28,4 +28,4 @@ pub use journal::{Journal, KeptRecord, RECORD_FORMAT};
 pub use replay::{Happening, Moment, Replay, replay};
 pub use result::{Ending, Failure, Payload, RunResult};
 pub use runs::{LastRecord, ListedRun, RunEntry, RunStanding, list_runs};
-pub use state::{Round, RoundCall, RunState};
+pub use state::{CallApproval, Round, RoundCall, RunState};

@@ -5,7 +5,7 @@
 //! and a replayed one cannot disagree with the one that ran.
 
 use crate::result::{Ending, Failure, Payload, RunResult};
-use placet_core::event::{CallEnded, EventBody, RunStarted, TurnCompleted};
+use placet_core::event::{ApprovalDecided, CallEnded, EventBody, RunStarted, TurnCompleted};
 use placet_core::{
     CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp, ToolCall,
     ToolResult, TurnId, Usage,
@@ -69,10 +69,38 @@ pub struct RoundCall {
     pub call: ToolCall,
     /// Whether its intent is recorded, so that its handler may have started.
     pub requested: bool,
-    /// Whether a human was asked and has not answered, so that its handler cannot have started.
-    pub waiting: bool,
+    /// Where a human was asked: how that stands.
+    pub approval: Option<CallApproval>,
     /// The answer, once it is recorded.
     pub result: Option<ToolResult>,
+}
+
+impl RoundCall {
+    /// Whether its handler may have started without that anybody knows how it ended.
+    #[must_use]
+    pub fn may_have_started(&self) -> bool {
+        let approved = self
+            .approval
+            .as_ref()
+            .is_none_or(|approval| matches!(approval, CallApproval::Decided { approved: true, .. }));
+        self.requested && approved && self.result.is_none()
+    }
+}
+
+/// How the question to a human about a call stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallApproval {
+    /// It was put, and is not answered.
+    Asked,
+    /// It was answered.
+    Decided {
+        /// Yes or no.
+        approved: bool,
+        /// By whom.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+    },
 }
 
 /// Time in which some process worked on the run; between a crash and a resume nobody did.
@@ -135,14 +163,11 @@ impl RunState {
             }
             EventBody::ApprovalRequested(asked) => {
                 if let Some(call) = self.call_mut(&asked.call) {
-                    call.waiting = true;
+                    call.approval = Some(CallApproval::Asked);
                 }
             }
-            EventBody::ApprovalApproved(decided) | EventBody::ApprovalDenied(decided) => {
-                if let Some(call) = self.call_mut(&decided.call) {
-                    call.waiting = false;
-                }
-            }
+            EventBody::ApprovalApproved(decided) => self.decided(decided, true),
+            EventBody::ApprovalDenied(decided) => self.decided(decided, false),
             EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => self.call_ended(ended),
             EventBody::RunCompleted(completed) => {
                 (self.usage, self.cost) = (completed.usage, completed.cost);
@@ -190,7 +215,7 @@ impl RunState {
         self.pauses = if turn.stop == StopReason::Pause { self.pauses + 1 } else { 0 };
         let calls: Vec<RoundCall> = turn
             .calls()
-            .map(|call| RoundCall { call: call.clone(), requested: false, waiting: false, result: None })
+            .map(|call| RoundCall { call: call.clone(), requested: false, approval: None, result: None })
             .collect();
         if !calls.is_empty() {
             self.turn_due = false;
@@ -200,6 +225,13 @@ impl RunState {
 
     fn call_mut(&mut self, id: &CallId) -> Option<&mut RoundCall> {
         self.round.as_mut()?.calls.iter_mut().find(|call| call.call.id == *id)
+    }
+
+    fn decided(&mut self, decided: &ApprovalDecided, approved: bool) {
+        if let Some(call) = self.call_mut(&decided.call) {
+            let (by, reason) = (decided.by.clone(), decided.reason.clone());
+            call.approval = Some(CallApproval::Decided { approved, by, reason });
+        }
     }
 
     /// Keeps an answer; the last one of a round puts all of them into the conversation, in the order of the calls.

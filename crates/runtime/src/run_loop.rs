@@ -57,7 +57,6 @@ pub(crate) struct Broken {
 /// Why something that takes long is not waited for any more.
 enum Interruption {
     Cancelled,
-    Left,
     TimeOver,
     Lost,
 }
@@ -66,14 +65,12 @@ impl ActiveRun {
     /// Goes from step to step until the run has ended.
     pub(crate) async fn drive(&mut self) -> Result<RunResult> {
         loop {
-            if self.leave.is_cancelled() && !self.cancel.is_cancelled() {
-                return self.left().await;
-            }
             match self.next_step() {
+                Step::End(stop) => return self.end(stop).await,
+                _ if self.leave.is_cancelled() => return self.left().await,
                 Step::Ask => self.ask().await?,
                 Step::RunRound => self.run_round().await?,
                 Step::AnswerCutRound => self.answer_open_calls(answers::turn_cut)?,
-                Step::End(stop) => return self.end(stop).await,
             }
         }
     }
@@ -125,6 +122,8 @@ impl ActiveRun {
             biased;
             asked = turn::stream(&*self.provider, request, context, &self.journal, &mut answer) => Ok(asked),
             why = self.interrupted() => Err(why),
+            // The loop sees it next; the turn is not recorded, so whoever resumes the run asks it again.
+            () = self.leave.cancelled() => return Ok(()),
         };
         drop(closing);
 
@@ -132,8 +131,6 @@ impl ActiveRun {
         let finished = match asked {
             Ok(asked) => asked.and_then(|()| answer.finish(&provider, &self.env)),
             Err(Interruption::Lost) => return Err(self.journal.lost_error()),
-            // The loop sees it next; the turn was not recorded and will be asked again.
-            Err(Interruption::Left) => return Ok(()),
             Err(Interruption::Cancelled | Interruption::TimeOver) => {
                 self.broken = Broken { text: said(text), usage, failure: None };
                 return Ok(());
@@ -176,12 +173,10 @@ impl ActiveRun {
         let results = tokio::select! {
             biased;
             results = &mut round => results,
-            why = self.interrupted() => {
-                // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for. A
-                // run that is left waits for all of them: an answer "cancelled" would be recorded for good.
-                if !matches!(why, Interruption::Left) {
-                    stop.cancel();
-                }
+            // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for. A run that
+            // is left waits for all of them: an answer "cancelled" would be recorded for good.
+            _ = self.interrupted() => {
+                stop.cancel();
                 round.await
             }
         };
@@ -269,7 +264,6 @@ impl ActiveRun {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Interruption::Cancelled,
-            () = self.leave.cancelled() => Interruption::Left,
             () = self.journal.keep_until_lost() => Interruption::Lost,
             () = time_over => Interruption::TimeOver,
         }

@@ -1,6 +1,6 @@
 //! Taking up a run whose process is gone, or only seems to be.
 
-use crate::support::{Say, echo_tool, results, scripted, world};
+use crate::support::{Say, Silent, echo_tool, results, scripted, world};
 use placet_core::env::{ManualClock, ManualHandle};
 use placet_core::event::EventBody;
 use placet_core::{Cursor, Diagnose, Effect, Env, ErrorKind, Limits, RunId, Status, Timestamp};
@@ -240,4 +240,50 @@ async fn kept_runs_are_bounded_where_that_is_asked_and_an_ended_one_can_be_delet
         left.iter().all(|cell| runs[7..9].iter().any(|run| cell.key.starts_with(&leases.clone().text(run.as_str()))))
     );
     assert!(!left.is_empty(), "the leases of kept runs are kept");
+}
+
+#[tokio::test]
+async fn a_run_that_is_left_keeps_what_its_handlers_did_and_goes_on_at_once_elsewhere() {
+    let two = two_processes(vec![ScriptTurn::call("work", json!({"word": "sent"})), ScriptTurn::text("all done")]);
+    let finish = Arc::new(tokio::sync::Notify::new());
+    let end = finish.clone();
+    let ran = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = ran.clone();
+    let work = tool("work", "Works long.", move |say: Say, cx| {
+        let end = end.clone();
+        counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            end.notified().await;
+            assert!(!cx.is_cancelled(), "a run that is left lets its handlers end");
+            say.word
+        }
+    })
+    .effect(Effect::Once)
+    .build();
+    let handle = two.first.run("scripted:m").input("go").tool(work.clone()).start().await.unwrap();
+    let run = handle.id().clone();
+    work_started(&handle).await;
+    handle.leave();
+    finish.notify_one();
+    let left = handle.wait().await;
+    assert!(matches!(&left, Err(RuntimeError::Left { .. })), "{left:?}");
+    assert_eq!(two.model.requests().len(), 1, "nothing more was asked");
+
+    // Nobody has to wait for a lease to lapse.
+    let result = two.second.resume(run).tool(work).await.unwrap();
+    assert_eq!((result.text.as_str(), results(&result)[0].outcome.text().as_str()), ("all done", "sent"));
+    assert_eq!(ran.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_is_left_within_a_turn_asks_it_again() {
+    let silent: Arc<dyn ModelProvider> = Arc::new(Silent { id: "scripted".into(), dropped: Arc::default() });
+    let two = two_processes(vec![ScriptTurn::text("all done")]);
+    let handle = two.first.run((silent, "m")).input("go").start().await.unwrap();
+    let run = handle.id().clone();
+    let mut events = handle.events(Cursor::START);
+    while !matches!(events.next().await.unwrap().unwrap().body, EventBody::TextDelta(_)) {}
+    handle.leave();
+    assert!(matches!(handle.wait().await, Err(RuntimeError::Left { .. })));
+    assert_eq!(two.second.resume(run).await.unwrap().text, "all done");
 }
