@@ -100,7 +100,20 @@ impl ChatOptions {
         options.quirks = vendor.quirks.to_vec();
         options.model_quirks =
             vendor.models.iter().map(|(beginning, quirks)| ((*beginning).to_owned(), quirks.to_vec())).collect();
+        if base_url != vendor.base_url {
+            options.limit_output_as_others_do();
+        }
         Ok(options)
+    }
+
+    /// Servers that are compatible with a vendor know the older name of the limit on output; some pass over the newer one
+    /// in silence, and the limit would be lost. Models of the vendor's own that stand behind such a server still need it.
+    fn limit_output_as_others_do(&mut self) {
+        let before = self.quirks.len();
+        self.quirks.retain(|quirk| *quirk != Quirk::MaxCompletionTokens);
+        if self.quirks.len() < before {
+            self.model_quirks.iter_mut().for_each(|(_, quirks)| quirks.push(Quirk::MaxCompletionTokens));
+        }
     }
 
     fn dialect(&self, model: &str) -> Dialect {

@@ -342,3 +342,16 @@ fn every_form_of_ollama_host() {
         assert_eq!(ollama_base_url(host), wanted, "{host}");
     }
 }
+
+#[test]
+fn a_compatible_server_is_told_the_limit_by_the_name_that_all_know() {
+    use placet_wire::openai_chat::OutputLimit;
+    let limit = |base: Option<&'static str>, model: &str| {
+        let lookup: Lookup = Arc::new(move |name| base.filter(|_| name == "OPENAI_BASE_URL").map(str::to_owned));
+        let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+        options.dialect(model).output_limit
+    };
+    assert_eq!(limit(None, "gpt-4.1"), OutputLimit::MaxCompletionTokens);
+    assert_eq!(limit(Some("http://localhost:8080/v1"), "llama"), OutputLimit::MaxTokens);
+    assert_eq!(limit(Some("http://proxy.local/v1"), "gpt-5.4"), OutputLimit::MaxCompletionTokens);
+}
