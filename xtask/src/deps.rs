@@ -25,15 +25,8 @@ const FORBIDDEN_DIRECT: [(&str, &str); 2] = [
 /// Duplicates that others force on us. A line that has become untrue is an error too.
 const KNOWN_DUPLICATES: [(&str, &str); 12] = [
     ("base64", "hyper-util is on 0.23, postgres-protocol on 0.22"),
-    ("block-buffer", "comes with sha2"),
-    ("cpufeatures", "comes with sha2"),
-    ("crypto-common", "comes with sha2"),
-    ("digest", "comes with sha2"),
     ("fallible-iterator", "rusqlite is on 0.3, tokio-postgres on 0.2"),
     ("getrandom", "ring is on 0.2, ahash on 0.3, tokio-postgres's rand on 0.4"),
-    ("rand", "tokio-postgres is on 0.10"),
-    ("rand_core", "comes with rand"),
-    ("sha2", "postgres-protocol is on 0.11"),
     ("syn", "strum_macros is on 2, serde_derive on 3"),
     ("windows-sys", "only on Windows, where each system crate chooses its own"),
 ];
