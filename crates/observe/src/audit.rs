@@ -215,9 +215,8 @@ impl Audit {
         }
         match &record.event {
             EventBody::RunStarted(_) => {
-                if std::mem::replace(&mut self.started, true) {
-                    self.report(number, "the run starts a second time".to_owned());
-                }
+                let first = !std::mem::replace(&mut self.started, true);
+                self.require(first, number, || "the run starts a second time".to_owned());
             }
             EventBody::TurnCompleted(completed) => {
                 self.turns += 1;
@@ -232,34 +231,27 @@ impl Audit {
             }
             EventBody::CallRequested(requested) => {
                 let call = &requested.call.id;
-                if !self.asked.contains(call) {
-                    self.report(number, format!("no turn asked for {call}"));
-                }
-                if !self.requested.insert(call.clone()) {
-                    self.report(number, format!("{call} is requested a second time"));
-                }
+                let asked = self.asked.contains(call);
+                self.require(asked, number, || format!("no turn asked for {call}"));
+                let first = self.requested.insert(call.clone());
+                self.require(first, number, || format!("{call} is requested a second time"));
             }
             EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => {
                 let call = &ended.result.call;
-                if !self.requested.contains(call) {
-                    self.report(number, format!("{call} has an end and was never requested"));
-                }
-                if !self.answered.insert(call.clone()) {
-                    self.report(number, format!("{call} has a second end"));
-                }
+                let requested = self.requested.contains(call);
+                self.require(requested, number, || format!("{call} has an end and was never requested"));
+                let first = self.answered.insert(call.clone());
+                self.require(first, number, || format!("{call} has a second end"));
             }
             EventBody::ApprovalRequested(asked) => {
-                if !self.questions.insert(asked.approval.clone()) {
-                    self.report(number, format!("{} is asked a second time", asked.approval));
-                }
+                let first = self.questions.insert(asked.approval.clone());
+                self.require(first, number, || format!("{} is asked a second time", asked.approval));
             }
             EventBody::ApprovalApproved(decided) | EventBody::ApprovalDenied(decided) => {
-                if !self.questions.contains(&decided.approval) {
-                    self.report(number, format!("{} is decided and was never asked", decided.approval));
-                }
-                if !self.decided.insert(decided.approval.clone()) {
-                    self.report(number, format!("{} is decided a second time", decided.approval));
-                }
+                let asked = self.questions.contains(&decided.approval);
+                self.require(asked, number, || format!("{} is decided and was never asked", decided.approval));
+                let first = self.decided.insert(decided.approval.clone());
+                self.require(first, number, || format!("{} is decided a second time", decided.approval));
             }
             EventBody::RunCompleted(completed) => {
                 self.verification.ended = true;
@@ -272,6 +264,12 @@ impl Audit {
 
     fn report(&mut self, number: u64, problem: String) {
         self.verification.report(number, problem);
+    }
+
+    fn require(&mut self, holds: bool, number: u64, problem: impl FnOnce() -> String) {
+        if !holds {
+            self.report(number, problem());
+        }
     }
 
     fn close(mut self) -> Verification {

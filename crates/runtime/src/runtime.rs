@@ -89,7 +89,6 @@ impl Runtime {
     }
 
     /// Goes on with a run that did not end because its process did.
-    #[must_use]
     pub fn resume(&self, run: RunId) -> ResumeBuilder {
         ResumeBuilder::new(self.clone(), run)
     }

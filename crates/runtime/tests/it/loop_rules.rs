@@ -456,3 +456,45 @@ async fn a_panic_of_the_provider_ends_the_run_as_failed() {
     assert!(failure.message.contains("out of cheese"));
     world.check(&result).await;
 }
+
+#[tokio::test]
+async fn a_text_run_is_two_commits_and_a_run_of_one_tool_at_most_four() {
+    #[derive(Default)]
+    struct Commits(Mutex<Vec<Vec<String>>>);
+    impl placet_runtime::JournalWitness for Commits {
+        fn committed(&self, point: &placet_runtime::CommitPoint<'_>) {
+            let kinds = point.events.iter().map(|event| event.body.kind().to_owned()).collect();
+            self.0.lock().unwrap().push(kinds);
+        }
+    }
+    let intent = || vec!["model.completed".to_owned(), "tool.call.requested".to_owned()];
+    let result = || vec!["tool.call.completed".to_owned()];
+    let start = || vec!["run.started".to_owned()];
+    let end = || vec!["model.completed".to_owned(), "run.completed".to_owned()];
+    let riding = || [result(), end()].concat();
+    let cases = [
+        (None, false, vec![start(), end()]),
+        (Some(Effect::Read), false, vec![start(), intent(), riding()]),
+        (Some(Effect::Read), true, vec![start(), intent(), result(), end()]),
+        (Some(Effect::Idempotent), false, vec![start(), intent(), result(), end()]),
+        (Some(Effect::Once), false, vec![start(), intent(), result(), end()]),
+    ];
+    for (effect, watched, expected) in cases {
+        let world = world();
+        let commits = Arc::new(Commits::default());
+        let mut turns = vec![ScriptTurn::text("done")];
+        if effect.is_some() {
+            turns.insert(0, ScriptTurn::call("work", json!({"word": ""})));
+        }
+        let runtime = world.builder(scripted(turns)).witness(commits.clone()).build();
+        let mut run = runtime.run("scripted:m").input("go");
+        if let Some(effect) = effect {
+            run = run.tool(tool("work", "Works.", |say: Say, _| async { say.word }).effect(effect));
+        }
+        if watched {
+            run = run.observer(|_| {});
+        }
+        run.await.unwrap();
+        assert_eq!(*commits.0.lock().unwrap(), expected, "{effect:?}, watched: {watched}");
+    }
+}
