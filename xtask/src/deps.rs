@@ -23,7 +23,7 @@ const FORBIDDEN_DIRECT: [(&str, &str); 2] = [
 ];
 
 /// Duplicates that others force on us. A line that has become untrue is an error too.
-const KNOWN_DUPLICATES: [(&str, &str); 12] = [
+const KNOWN_DUPLICATES: &[(&str, &str)] = &[
     ("base64", "hyper-util is on 0.23, postgres-protocol on 0.22"),
     ("fallible-iterator", "rusqlite is on 0.3, tokio-postgres on 0.2"),
     ("getrandom", "ring is on 0.2, ahash on 0.3, tokio-postgres's rand on 0.4"),
@@ -123,7 +123,7 @@ fn duplicates(text: &str) -> Vec<Problem> {
         }
     }
     for (known, _) in KNOWN_DUPLICATES {
-        if known != "windows-sys" && !versions.contains_key(known) {
+        if *known != "windows-sys" && !versions.contains_key(known) {
             found.push(Problem::new(
                 known,
                 "it is no longer built in two versions",

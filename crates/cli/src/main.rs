@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     // One thread is enough for one agent; handlers that block run beside it.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&output, Failure::new(Code::Failed, format!("the task runtime cannot start: {error}"))),
+        Err(error) => {
+            return report(&output, Failure::new(Code::Failed, format!("the task runtime cannot start: {error}")));
+        }
     };
     let done = runtime.block_on(dispatch(&cli));
     // A question on the terminal that nobody answered must not hold the program up.

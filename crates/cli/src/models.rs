@@ -89,9 +89,11 @@ fn lookup(provider: Option<&str>, base_url: Option<&str>) -> Result<Lookup, Fail
         return Err(Failure::new(Code::Usage, format!("the model {name} has no base URL"))
             .hint("leave --base-url out, or name a model of a server, for example --model openai:NAME"));
     };
-    Ok(Arc::new(move |name: &str| {
-        if row.base_url_variables.contains(&name) { Some(url.clone()) } else { vars::var(name) }
-    }))
+    Ok(Arc::new(
+        move |name: &str| {
+            if row.base_url_variables.contains(&name) { Some(url.clone()) } else { vars::var(name) }
+        },
+    ))
 }
 
 fn wiring(problems: &[ProviderError]) -> Failure {

@@ -28,7 +28,8 @@ pub(crate) async fn audit(house: &House, command: &AuditCommand) -> Done {
             output.line(&format!("{}  {}  {verdict}", printable(&one.run), plural(one.records, "record")));
             if let Some(last) = &one.last {
                 // Whoever keeps this elsewhere can tell later that nothing was cut off the end.
-                output.line(&output.paint(Tone::Quiet, &format!("  last record {} has hash {}", last.number, last.hash)));
+                output
+                    .line(&output.paint(Tone::Quiet, &format!("  last record {} has hash {}", last.number, last.hash)));
             }
             for problem in &one.problems {
                 output.line(&format!("  {}", printable(&problem.to_string())));

@@ -82,7 +82,11 @@ pub(crate) async fn doctor(house: &House, args: &DoctorArgs) -> Done {
 
 async fn store(house: &House) -> Finding {
     if !house.store_path().exists() {
-        return Finding::new("store", State::Note, format!("{} is made by the first run", house.store_path().display()));
+        return Finding::new(
+            "store",
+            State::Note,
+            format!("{} is made by the first run", house.store_path().display()),
+        );
     }
     let opened = async {
         let store = house.open_store()?;
@@ -90,7 +94,9 @@ async fn store(house: &House) -> Finding {
         Ok::<_, Failure>((store.describe(), runs.is_empty()))
     };
     match opened.await {
-        Ok((place, empty)) => Finding::new("store", State::Good, if empty { format!("{place}, no runs yet") } else { place }),
+        Ok((place, empty)) => {
+            Finding::new("store", State::Good, if empty { format!("{place}, no runs yet") } else { place })
+        }
         Err(failure) => Finding::of("store", failure),
     }
 }
@@ -100,14 +106,18 @@ fn keys() -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in VENDORS.iter().filter(|row| !row.key_variables.is_empty()) {
         if let Some(name) = row.key_variables.iter().find(|name| vars::var(name).is_some()) {
-            findings.push(Finding::new("key", State::Good, format!("{name} is set: --model {}:NAME asks {}", row.id, row.name)));
+            findings.push(Finding::new(
+                "key",
+                State::Good,
+                format!("{name} is set: --model {}:NAME asks {}", row.id, row.name),
+            ));
         }
     }
     if findings.is_empty() {
-        findings.push(
-            Finding::new("key", State::Note, "no provider's key is set")
-                .hint("set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server), or start Ollama"),
-        );
+        findings
+            .push(Finding::new("key", State::Note, "no provider's key is set").hint(
+                "set OPENAI_API_KEY (and OPENAI_BASE_URL for another OpenAI-compatible server), or start Ollama",
+            ));
     }
     findings
 }

@@ -136,7 +136,9 @@ async fn watch(house: &House, handle: RunHandle, from: Cursor) -> Done {
     match handle.wait().await {
         Ok(result) => ended(&result),
         Err(RuntimeError::Left { run }) => Err(left(house, &run)),
-        Err(error) => Err(Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded"))),
+        Err(error) => {
+            Err(Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded")))
+        }
     }
 }
 
@@ -209,8 +211,9 @@ fn limits(args: &LimitArgs) -> Result<(Limits, Option<Price>), Failure> {
 
 fn price(text: &str) -> Result<Price, Failure> {
     let wrong = || {
-        Failure::new(Code::Usage, format!("{text:?} are no prices"))
-            .hint("give input,output or input,output,cached-input in US dollars per million tokens, for example 2,10,0.2")
+        Failure::new(Code::Usage, format!("{text:?} are no prices")).hint(
+            "give input,output or input,output,cached-input in US dollars per million tokens, for example 2,10,0.2",
+        )
     };
     let parts: Result<Vec<_>, _> = text.split(',').map(|part| Money::parse(part).map(|money| money.0)).collect();
     match parts.as_deref() {

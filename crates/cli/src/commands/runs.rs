@@ -7,7 +7,9 @@ use crate::output::{Tone, headline, printable};
 use crate::render::{Render, millis, plural, spent};
 use futures_util::{StreamExt, pin_mut};
 use placet_core::{Cursor, EventBody, Role, RunId};
-use placet_observe::{Difference, Divergence, Ending, Happening, Journal, ListedRun, Replay, diff, follow, list_runs, replay};
+use placet_observe::{
+    Difference, Divergence, Ending, Happening, Journal, ListedRun, Replay, diff, follow, list_runs, replay,
+};
 use placet_store::SharedStore;
 use std::path::Path;
 
@@ -27,7 +29,10 @@ async fn list(house: &House, limit: usize) -> Done {
     let output = &house.output;
     if !house.store_path().exists() {
         if !output.json {
-            output.note(&format!("There are no runs in {} yet: `placet run \"…\"` makes the first one.", house.home.display()));
+            output.note(&format!(
+                "There are no runs in {} yet: `placet run \"…\"` makes the first one.",
+                house.home.display()
+            ));
         }
         return Ok(());
     }
@@ -115,7 +120,8 @@ fn happened(what: &Happening) -> String {
         }
         Happening::Suspended { reason } => format!("waits: {reason}"),
         Happening::Turn { turn, took_ms, stop, usage, cost, calls } => {
-            let asks = if *calls == 0 { String::new() } else { format!(", asks for {}", plural(*calls as u64, "call")) };
+            let asks =
+                if *calls == 0 { String::new() } else { format!(", asks for {}", plural(*calls as u64, "call")) };
             let used = usage.map(|usage| format!(", {}", spent(usage, *cost))).unwrap_or_default();
             format!("turn {turn} ({stop}, {}{asks}{used})", millis(*took_ms))
         }
@@ -223,7 +229,11 @@ async fn export(house: &House, given: &str, to: Option<&Path>) -> Done {
             std::fs::write(path, text).map_err(|error| {
                 Failure::new(Code::Failed, format!("{} cannot be written: {error}", path.display()))
             })?;
-            house.output.note(&format!("{} written to {}", plural(journal.records().len() as u64, "record"), path.display()));
+            house.output.note(&format!(
+                "{} written to {}",
+                plural(journal.records().len() as u64, "record"),
+                path.display()
+            ));
         }
     }
     Ok(())

@@ -15,7 +15,8 @@ fn what_is_not_granted_and_what_does_not_exist_read_the_same() {
         let mut args = vec!["run", "Write", "--model", &model, "--json"];
         args.extend(grants);
         let events = bench.placet(&args).done().json();
-        let failed = events.iter().find(|event| event["body"]["type"] == "tool.call.failed").expect("a refusal").clone();
+        let failed =
+            events.iter().find(|event| event["body"]["type"] == "tool.call.failed").expect("a refusal").clone();
         failed["body"]["result"]["outcome"]["content"].to_string().replace(tool, "TOOL")
     };
     let ungranted = refusal(&["--files", "."], "write");

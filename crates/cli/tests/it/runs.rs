@@ -36,7 +36,10 @@ fn a_run_is_shown_listed_replayed_exported_and_verified() {
     assert_eq!(exported[0]["record"]["event"]["type"], "run.started");
     assert_eq!(exported.last().unwrap()["record"]["event"]["type"], "run.completed");
     let verified = bench.placet(&["audit", "verify"]).done();
-    assert!(verified.out.contains("sound") && verified.out.contains("1 journal verified, 0 not sound"), "{verified:#?}");
+    assert!(
+        verified.out.contains("sound") && verified.out.contains("1 journal verified, 0 not sound"),
+        "{verified:#?}"
+    );
 }
 
 #[test]
