@@ -87,10 +87,12 @@ fn postgres(runtime: &tokio::runtime::Runtime) {
         println!("postgres: SKIPPED: PLACET_TEST_POSTGRES is not set");
         return;
     };
-    let mut options = PostgresOptions::new(Env::system());
+    let env = Env::system();
+    let mut options = PostgresOptions::default();
     options.schema = format!("bench_{}", std::process::id());
-    let store = runtime.block_on(PostgresStore::connect(&url, options)).unwrap();
-    let shared: SharedStore = Arc::new(store.clone());
+    let drop = format!("DROP SCHEMA {} CASCADE", options.schema);
+    let store = runtime.block_on(PostgresStore::connect(&url, options, &env)).unwrap();
+    let shared: SharedStore = Arc::new(store);
     for writers in [1, 8, 64] {
         println!("postgres: appends to one log, {}", run(runtime, &shared, writers, append));
     }
@@ -100,7 +102,11 @@ fn postgres(runtime: &tokio::runtime::Runtime) {
             run(runtime, &shared, writers, contribution)
         );
     }
-    runtime.block_on(store.drop_schema()).unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        env.spawn("connection", async move { _ = connection.await });
+        client.batch_execute(&drop).await.unwrap();
+    });
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -202,41 +202,21 @@ impl Batch {
 
     /// That key as this batch names it literally, if a condition or a write does.
     pub(crate) fn named_literally(&self, filled: &Key) -> Option<&Key> {
-        self.literal_keys().map(|(key, _)| key).find(|key| *key == filled)
-    }
-
-    /// The cells that the batch names literally, and whether it writes them.
-    pub(crate) fn literal_keys(&self) -> impl Iterator<Item = (&Key, bool)> {
-        self.operations.iter().filter_map(|operation| match operation {
+        let mut named = self.operations.iter().filter_map(|operation| match operation {
             Operation::Require(
                 Condition::Version { key, .. } | Condition::Absent { key } | Condition::NotPassed { key },
-            ) => Some((key, false)),
-            Operation::Put { key: PutKey::Known(key), .. }
+            )
+            | Operation::Put { key: PutKey::Known(key), .. }
             | Operation::Add { key, .. }
-            | Operation::DeleteCell(key) => Some((key, true)),
+            | Operation::DeleteCell(key) => Some(key),
             Operation::Put { key: PutKey::Filled(_), .. }
             | Operation::Require(Condition::Head { .. })
             | Operation::Append { .. }
             | Operation::DeletePrefix(_)
             | Operation::DeleteLog(_)
             | Operation::Trim { .. } => None,
-        })
-    }
-
-    /// The logs whose heads the batch names, and whether it writes them.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn named_logs(&self) -> impl Iterator<Item = (&LogName, bool)> {
-        self.operations.iter().filter_map(|operation| match operation {
-            Operation::Require(Condition::Head { log, .. }) => Some((log, false)),
-            Operation::Append { log, .. } | Operation::DeleteLog(log) | Operation::Trim { log, .. } => {
-                Some((log, true))
-            }
-            Operation::Require(Condition::Version { .. } | Condition::Absent { .. } | Condition::NotPassed { .. })
-            | Operation::Put { .. }
-            | Operation::Add { .. }
-            | Operation::DeleteCell(_)
-            | Operation::DeletePrefix(_) => None,
-        })
+        });
+        named.find(|key| *key == filled)
     }
 
     /// Checks what can be known without a store: sizes, counts, references. Gives the bytes of keys and values.

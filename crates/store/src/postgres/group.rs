@@ -3,7 +3,7 @@
 
 use crate::batch::{Batch, Committed, Condition, Operation};
 use crate::error::Result;
-use crate::evaluate::{Effect, Ground, Held, Known, Plan, evaluate};
+use crate::evaluate::{Effect, Ground, Held, Plan, evaluate};
 use crate::key::{Key, LogName, PutKey};
 use crate::store::LogHead;
 use crate::value::Value;
@@ -189,11 +189,16 @@ impl<'b> Group<'b> {
                     self.cells.insert(key, Written::Held(Held { version, value }));
                 }
                 Effect::Set { key, version: None, value } => {
-                    let before = match self.cells.get(&key) {
-                        Some(Written::Counted(times, _)) => *times,
-                        _ => 0,
+                    let written = match (self.cells.get(&key), self.read.cells.get(&*key)) {
+                        (Some(Written::Counted(times, _)), _) => Written::Counted(times + 1, value),
+                        (None, None) => Written::Counted(1, value),
+                        // Another batch of the group names the key literally, so that what is there is known.
+                        (Some(Written::Held(_) | Written::Removed), _) | (None, Some(_)) => {
+                            let version = self.held(&key).map_or(0, |held| held.version) + 1;
+                            Written::Held(Held { version, value })
+                        }
                     };
-                    self.cells.insert(key, Written::Counted(before + 1, value));
+                    self.cells.insert(key, written);
                 }
                 Effect::Remove(key) => {
                     self.cells.insert(Cow::Borrowed(key), Written::Removed);
@@ -225,6 +230,16 @@ impl<'b> Group<'b> {
         plan.committed
     }
 
+    /// What a cell holds that some batch of the group names literally. All of those were read.
+    fn held(&self, key: &Key) -> Option<&Held> {
+        match self.cells.get(key) {
+            Some(Written::Held(held)) => Some(held),
+            Some(Written::Counted(..) | Written::Removed) => None,
+            None if self.gone.iter().any(|prefix| key.starts_with(prefix)) => None,
+            None => self.read.cells.get(key).and_then(Option::as_ref),
+        }
+    }
+
     fn log(&mut self, log: &'b LogName) -> &mut LogWrites {
         let read = self.read.logs.get(log).copied().unwrap_or(ReadLog { id: None, head: LogHead::NONE });
         self.logs.entry(log).or_insert_with(|| LogWrites {
@@ -238,18 +253,8 @@ impl<'b> Group<'b> {
 }
 
 impl Ground for Group<'_> {
-    fn cell(&mut self, key: &Key) -> Result<Known> {
-        Ok(match self.cells.get(key) {
-            Some(Written::Held(held)) => Known::Held(held.clone()),
-            Some(Written::Counted(..)) => Known::Unread,
-            Some(Written::Removed) => Known::Absent,
-            None if self.gone.iter().any(|prefix| key.starts_with(prefix)) => Known::Absent,
-            None => match self.read.cells.get(key) {
-                Some(Some(held)) => Known::Held(held.clone()),
-                Some(None) => Known::Absent,
-                None => Known::Unread,
-            },
-        })
+    fn cell(&mut self, key: &Key) -> Result<Option<Held>> {
+        Ok(self.held(key).cloned())
     }
 
     fn head(&mut self, log: &LogName) -> Result<LogHead> {

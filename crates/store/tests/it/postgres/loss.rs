@@ -146,8 +146,8 @@ async fn writers_survive_connections_that_are_killed() {
                 (SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{}%' ORDER BY random() LIMIT 1)",
                 place.seen_as("")
             );
-            while killed < 120 {
-                place.env.sleep(Duration::from_millis(3)).await;
+            while killed < 50 {
+                place.env.sleep(Duration::from_millis(5)).await;
                 killed += client.query(&end, &[]).await.unwrap().len();
             }
             killed

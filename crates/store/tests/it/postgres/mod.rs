@@ -72,7 +72,7 @@ async fn groups_do_what_the_model_does() {
         let mut runner = TestRunner::new_with_rng(Config::default(), seed);
         let batches = model::batches(false);
         for case in 0..CASES {
-            client.batch_execute("TRUNCATE cell, log, entry").await.unwrap();
+            client.batch_execute("DELETE FROM cell; DELETE FROM log; DELETE FROM entry").await.unwrap();
             let steps = batches.new_tree(&mut runner).unwrap().current();
             let mut state = model::State::default();
             let mut expected = Vec::new();
@@ -208,9 +208,14 @@ async fn a_watch_is_told_what_other_stores_write() {
 #[tokio::test]
 async fn a_newer_stamp_is_refused_and_so_is_what_is_not_ours() {
     on_server("stamp", async |place| {
-        drop(place.store().await);
+        let store = place.store().await;
+        store.commit(put(key("x"), "1")).await.unwrap();
         let client = place.client().await;
         client.batch_execute("UPDATE stamp SET layout = 99").await.unwrap();
+        // Also by a store that was open before.
+        let error = store.commit(put(key("x"), "2")).await.unwrap_err();
+        assert!(matches!(error, StoreError::NewerSchema { found: 99, known: 1, .. }), "{error}");
+        drop(store);
         let open = || PostgresStore::connect(&place.url, place.options(), &place.env);
         let error = open().await.unwrap_err();
         assert!(matches!(error, StoreError::NewerSchema { found: 99, known: 1, .. }), "{error}");
