@@ -46,6 +46,8 @@ fn resident() -> u64 {
 struct Quick {
     id: ProviderId,
     pieces: usize,
+    /// Lets other tasks run now and then, as a connection would.
+    yields: bool,
 }
 
 #[async_trait]
@@ -70,7 +72,17 @@ impl ModelProvider for Quick {
         }
         let text = |_| TurnEvent::Text(TextDelta { index: 0, text: "some words ".into() });
         let events = (0..self.pieces).map(text).chain([usage, end(StopReason::End)]);
-        Ok(futures_util::stream::iter(events.collect::<Vec<_>>()).boxed())
+        let events = futures_util::stream::iter(events.collect::<Vec<_>>());
+        if !self.yields {
+            return Ok(events.boxed());
+        }
+        let paced = events.enumerate().then(|(place, event)| async move {
+            if place % 16 == 0 {
+                tokio::task::yield_now().await;
+            }
+            event
+        });
+        Ok(paced.boxed())
     }
 
     async fn models(&self, _: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
@@ -138,10 +150,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn on(store: SharedStore, pieces: usize) -> Self {
+    fn on(store: SharedStore, pieces: usize, yields: bool) -> Self {
         let store = Arc::new(Counting { store, commits: AtomicU64::new(0) });
         let runtime = Runtime::builder(Env::system(), store.clone())
-            .provider(Arc::new(Quick { id: "quick".into(), pieces }))
+            .provider(Arc::new(Quick { id: "quick".into(), pieces, yields }))
             .keep_ended(1000)
             .build();
         Bench { runtime, store }
@@ -180,40 +192,42 @@ fn work(effect: Effect) -> BoundTool {
 }
 
 async fn costs(name: &str, open: impl Fn() -> SharedStore, times: usize) {
-    let (text, commits) = Bench::on(open(), 1).measure(times, None).await;
+    let (text, commits) = Bench::on(open(), 1, false).measure(times, None).await;
     println!("{name:>7}: text run, 1 delta            {text:8.1} us   {commits:.2} commits");
-    let (many, _) = Bench::on(open(), 21).measure(times, None).await;
+    let (many, _) = Bench::on(open(), 21, false).measure(times, None).await;
     println!("{name:>7}: text run, 21 deltas          {many:8.1} us");
     for effect in [Effect::Read, Effect::Once] {
-        let (cost, commits) = Bench::on(open(), 1).measure(times, Some(&work(effect))).await;
+        let (cost, commits) = Bench::on(open(), 1, false).measure(times, Some(&work(effect))).await;
         println!("{name:>7}: one-tool run, {:<15} {cost:8.1} us   {commits:.2} commits", format!("{effect:?}"));
     }
-    let bench = Bench::on(open(), 2000);
-    let (long, _) = bench.measure(times / 20, None).await;
-    println!("{name:>7}: per event of 2000 deltas     {:8.2} us", (long - text) / 1999.0);
+    for yields in [false, true] {
+        let (long, _) = Bench::on(open(), 2000, yields).measure(times / 20, None).await;
+        let how = if yields { "in pieces of 16" } else { "all at once" };
+        println!("{name:>7}: per event of 2000, {how:<15} {:4.2} us", (long - text) / 1999.0);
+    }
 
-    // The same with somebody who reads every event, in a task of its own.
-    let bench = Bench::on(open(), 2000);
+    // The same in pieces, with somebody who reads every event.
+    let bench = Bench::on(open(), 2000, true);
     let mut spans = Vec::new();
     for _ in 0..(times / 20).max(5) {
         let start = cpu();
         let handle = bench.runtime.run("quick:m").input("go").start().await.unwrap();
         let mut events = handle.events(Cursor::START);
-        let mut count = 0u64;
+        let mut live = 0u64;
         while let Some(event) = events.next().await {
-            count += u64::from(event.unwrap().cursor.live > 0);
+            live += u64::from(event.unwrap().cursor.live > 0);
         }
         handle.wait().await.unwrap();
-        assert!(count > 0);
+        assert!(live > 2000, "{live} of 2001 live events");
         spans.push((cpu() - start - text) / 1999.0);
     }
     spans.sort_by(f64::total_cmp);
-    println!("{name:>7}: the same, one reader         {:8.2} us", spans[spans.len() / 2]);
+    println!("{name:>7}: the same, one reader              {:4.2} us", spans[spans.len() / 2]);
 }
 
 /// Whether runs that come and go leave memory where it was.
 async fn memory(runs: usize) {
-    let bench = Bench::on(memory_store(), 3);
+    let bench = Bench::on(memory_store(), 3, false);
     let work = work(Effect::Once);
     for (ran, label) in [(0, "at start"), (runs / 10, "after the first tenth"), (runs, "at the end")] {
         static DONE: AtomicU64 = AtomicU64::new(0);

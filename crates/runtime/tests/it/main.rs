@@ -10,6 +10,7 @@
 
 mod conformance;
 mod crash;
+mod flaky;
 mod live;
 mod loop_rules;
 mod resume;
