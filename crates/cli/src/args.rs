@@ -36,6 +36,9 @@ pub(crate) struct Global {
     /// Where runs are kept [default: the platform's data folder]
     #[arg(long, global = true, value_name = "DIR", env = crate::vars::PLACET_HOME)]
     pub(crate) home: Option<PathBuf>,
+    /// Keep runs in this PostgreSQL database instead of a file: postgres://user@host/database
+    #[arg(long, global = true, value_name = "URL", env = crate::vars::PLACET_STORE, hide_env_values = true)]
+    pub(crate) store: Option<String>,
     /// Colour the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,

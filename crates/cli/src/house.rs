@@ -5,7 +5,7 @@ use crate::failure::{Code, Failure};
 use crate::output::Output;
 use crate::{home, vars};
 use placet_core::redact::SecretRegistry;
-use placet_core::{Env, Redactor, RunId};
+use placet_core::{Env, Redactor, RunId, Secret};
 use placet_observe::{ListedRun, RunStanding, list_runs};
 use placet_store::{SharedStore, SqliteOptions, SqliteStore, Tenant};
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub(crate) struct House {
     pub(crate) output: Output,
     pub(crate) tenant: Tenant,
     pub(crate) home: PathBuf,
+    /// The URL of a database, where runs are kept in one; it may hold a password.
+    store: Option<Secret>,
     pub(crate) redactor: Redactor,
 }
 
@@ -33,6 +35,7 @@ impl House {
             // A person's own runs; the gateway has tenants of its own.
             tenant: Tenant::new("local"),
             home: home::locate(global.home.as_deref())?,
+            store: global.store.as_deref().map(|url| Secret::new(vars::PLACET_STORE, url)),
             redactor: secrets.redactor(),
         })
     }
@@ -41,17 +44,37 @@ impl House {
         self.home.join(home::STORE_FILE)
     }
 
+    /// Whether there may be runs: a database always may have some, a file only once it is there.
+    pub(crate) fn has_store(&self) -> bool {
+        self.store.is_some() || self.store_path().exists()
+    }
+
     /// The store, made if there is none yet.
-    pub(crate) fn open_store(&self) -> Result<SharedStore, Failure> {
+    pub(crate) async fn open_store(&self) -> Result<SharedStore, Failure> {
+        if let Some(url) = &self.store {
+            return self.connect(url).await;
+        }
         home::ensure(&self.home)?;
         let store = SqliteStore::open(self.store_path(), SqliteOptions::new(self.env.clock().clone()))?;
         Ok(Arc::new(store))
     }
 
+    #[cfg(feature = "postgres")]
+    async fn connect(&self, url: &Secret) -> Result<SharedStore, Failure> {
+        let options = placet_store::PostgresOptions::default();
+        Ok(Arc::new(placet_store::PostgresStore::connect(url.expose(), options, &self.env).await?))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn connect(&self, _url: &Secret) -> Result<SharedStore, Failure> {
+        Err(Failure::new(Code::Usage, "this program was built without PostgreSQL")
+            .hint("leave --store out, or build it with the feature `postgres`"))
+    }
+
     /// The store for a command that only reads; that there is none yet is no error of the store's.
-    pub(crate) fn existing_store(&self) -> Result<SharedStore, Failure> {
-        if self.store_path().exists() {
-            return self.open_store();
+    pub(crate) async fn existing_store(&self) -> Result<SharedStore, Failure> {
+        if self.has_store() {
+            return self.open_store().await;
         }
         Err(Failure::new(Code::NotFound, format!("there are no runs in {} yet", self.home.display()))
             .hint("`placet run \"…\"` makes the first one; --home names another folder"))

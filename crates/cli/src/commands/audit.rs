@@ -9,7 +9,7 @@ use placet_observe::{verify, verify_all};
 
 pub(crate) async fn audit(house: &House, command: &AuditCommand) -> Done {
     let AuditCommand::Verify { run } = command;
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let found = match run {
         Some(given) => vec![verify(&*store, &house.tenant, &house.find_run(&store, given).await?).await?],
         None => verify_all(&*store, &house.tenant).await?,

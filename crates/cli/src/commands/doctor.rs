@@ -81,7 +81,7 @@ pub(crate) async fn doctor(house: &House, args: &DoctorArgs) -> Done {
 }
 
 async fn store(house: &House) -> Finding {
-    if !house.store_path().exists() {
+    if !house.has_store() {
         return Finding::new(
             "store",
             State::Note,
@@ -89,7 +89,7 @@ async fn store(house: &House) -> Finding {
         );
     }
     let opened = async {
-        let store = house.open_store()?;
+        let store = house.open_store().await?;
         let runs = placet_observe::list_runs(&*store, &house.tenant, None, 1).await?;
         Ok::<_, Failure>((store.describe(), runs.is_empty()))
     };

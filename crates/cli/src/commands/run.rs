@@ -36,7 +36,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
     {
         house.output.note(why);
     }
-    let runtime = runtime(house, house.open_store()?);
+    let runtime = runtime(house, house.open_store().await?);
     let mut builder = runtime
         .run((target.provider, target.model))
         .input(question)
@@ -61,7 +61,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
 }
 
 pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let run = house.find_run(&store, &args.run.run).await?;
     let first = events_between(&*store, &house.tenant, &run, 0, 1).await?;
     let Some(EventBody::RunStarted(started)) = first.first().map(|event| &event.body) else {

@@ -27,7 +27,7 @@ pub(crate) async fn runs(house: &House, command: &RunsCommand) -> Done {
 
 async fn list(house: &House, limit: usize) -> Done {
     let output = &house.output;
-    if !house.store_path().exists() {
+    if !house.has_store() {
         if !output.json {
             output.note(&format!(
                 "There are no runs in {} yet: `placet run \"…\"` makes the first one.",
@@ -36,7 +36,7 @@ async fn list(house: &House, limit: usize) -> Done {
         }
         return Ok(());
     }
-    let store = house.open_store()?;
+    let store = house.open_store().await?;
     for run in list_runs(&*store, &house.tenant, None, limit).await? {
         if output.json {
             output.json_line(&run);
@@ -69,7 +69,7 @@ async fn journal(house: &House, store: &SharedStore, given: &str) -> Result<Jour
 }
 
 async fn show(house: &House, given: &str) -> Done {
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let replay = replay(&journal(house, &store, given).await?);
     if house.output.json {
         house.output.json_line(&replay);
@@ -144,7 +144,7 @@ fn happened(what: &Happening) -> String {
 
 async fn follow_run(house: &House, given: &str, from: &str) -> Done {
     let from = Cursor::parse(from).map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let run = house.find_run(&store, given).await?;
     let events = follow(store, &house.tenant, &run, from.durable);
     let mut render = Render::new(&house.output, house.redactor.clone());
@@ -162,7 +162,7 @@ async fn follow_run(house: &House, given: &str, from: &str) -> Done {
 }
 
 async fn replay_run(house: &House, given: &str) -> Done {
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let journal = journal(house, &store, given).await?;
     let mut render = Render::new(&house.output, house.redactor.clone());
     journal.events().for_each(|event| render.event(&event));
@@ -191,7 +191,7 @@ fn end_of(house: &House, run: &RunId, end: Option<&Ending>, journal: &Journal) -
 }
 
 async fn diff_runs(house: &House, a: &str, b: &str) -> Done {
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let difference = diff(&journal(house, &store, a).await?, &journal(house, &store, b).await?);
     let output = &house.output;
     if output.json {
@@ -216,7 +216,7 @@ async fn diff_runs(house: &House, a: &str, b: &str) -> Done {
 }
 
 async fn export(house: &House, given: &str, to: Option<&Path>) -> Done {
-    let store = house.existing_store()?;
+    let store = house.existing_store().await?;
     let journal = journal(house, &store, given).await?;
     let mut text = String::new();
     for line in journal.export() {
