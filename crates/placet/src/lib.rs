@@ -12,7 +12,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtime: Runtime = placet::in_memory();
-//! let add = tool("add", "Adds two numbers.", |sum: Sum, _cx| async move {
+//! let add = tool("add", "Adds whole numbers, as in 1 + 2.", |sum: Sum, _cx| async move {
 //!     sum.expression.split('+').map(|n| n.trim().parse::<i64>()).sum::<Result<i64, _>>().map_err(|e| e.to_string())
 //! });
 //! let result = runtime.run("offline:offline").input("What is 19 + 23?").tool(add).await?;
