@@ -3,6 +3,7 @@
 use super::Shared;
 use super::group::{Group, Named, names};
 use super::link::{PATIENCE, is_lost, told};
+use super::schema::{KNOWN, other_layout};
 use super::tables::{Tables, Writes};
 use crate::batch::{Batch, Committed};
 use crate::error::{Result, StoreError};
@@ -35,11 +36,13 @@ enum Failure {
     /// The connection went before the commit was sent: nothing was written.
     Lost(String),
     /// The server ended a deadlock at our cost: nothing was written.
-    Deadlock(Error),
+    Deadlock(String),
     /// The server refused a statement: nothing was written.
-    Refused { action: &'static str, error: Error },
+    Refused { action: &'static str, cause: String },
     /// What was read is not what a store holds: nothing was written.
     Corrupt(Error),
+    /// Another program has changed the store meanwhile: nothing was written.
+    Restamped(Option<i64>),
     /// The connection went after the commit was sent. Tells which batches had something to write.
     Unknown { cause: String, writers: Vec<bool> },
 }
@@ -49,10 +52,24 @@ impl Failure {
         if is_lost(&error) {
             Failure::Lost(told(&error))
         } else if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) {
-            Failure::Deadlock(error)
+            Failure::Deadlock(told(&error))
         } else {
-            Failure::Refused { action, error }
+            Failure::Refused { action, cause: told(&error) }
         }
+    }
+
+    /// The failure to open a connection.
+    fn opening(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable { cause } => Failure::Lost(cause),
+            StoreError::Backend { action, source } => Failure::Refused { action, cause: source.to_string() },
+            other => Failure::Refused { action: "opening a connection", cause: other.to_string() },
+        }
+    }
+
+    /// Whether a batch by itself may fare better than its group did.
+    fn may_be_of_one(&self) -> bool {
+        matches!(self, Failure::Deadlock(_) | Failure::Refused { .. } | Failure::Corrupt(_))
     }
 }
 
@@ -62,11 +79,13 @@ pub(super) struct Committer {
     /// A batch that was received and did not fit its group any more.
     next: Option<Request>,
     tables: Option<Tables>,
+    /// Whether the last group waited for the server in vain.
+    away: bool,
 }
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, requests: mpsc::Receiver<Request>) -> Self {
-        Committer { shared, requests, next: None, tables: None }
+        Committer { shared, requests, next: None, tables: None, away: false }
     }
 
     /// Commits until nobody can send any more.
@@ -110,7 +129,7 @@ impl Committer {
     async fn commit(&mut self, group: Vec<Request>) {
         let batches: Vec<&Batch> = group.iter().map(|request| &request.batch).collect();
         match self.outcome(&batches).await {
-            Err(failure) if batches.len() > 1 && !matches!(failure, Failure::Lost(_) | Failure::Unknown { .. }) => {
+            Err(failure) if batches.len() > 1 && failure.may_be_of_one() => {
                 // One of them may be what the server does not take: each stands for itself.
                 for request in group {
                     let outcome = self.outcome(&[&request.batch]).await;
@@ -124,18 +143,20 @@ impl Committer {
     /// Commits a group, again where that is known to be safe.
     async fn outcome(&mut self, batches: &[&Batch]) -> Result<Vec<Result<Committed>>, Failure> {
         let mut deadlocks = 0;
-        let mut waits = PATIENCE.into_iter();
+        // While it is away, only one group waits for it, and not each that queued up behind.
+        let mut waits = PATIENCE.iter().take(if self.away { 1 } else { PATIENCE.len() });
         loop {
             let failure = match self.attempt(batches).await {
-                Ok(outcome) => return Ok(outcome),
+                Ok(outcome) => {
+                    self.away = false;
+                    return Ok(outcome);
+                }
                 Err(failure) => failure,
             };
             // A transaction that is still open ends with its connection, unless the server says that it ended.
             let kept = match (&failure, &self.tables) {
-                (Failure::Deadlock(_) | Failure::Refused { .. } | Failure::Corrupt(_), Some(tables)) => {
-                    tables.roll_back().await.is_ok()
-                }
-                _ => false,
+                (Failure::Lost(_) | Failure::Unknown { .. }, _) | (_, None) => false,
+                (_, Some(tables)) => tables.roll_back().await.is_ok(),
             };
             if !kept {
                 self.tables = None;
@@ -148,11 +169,14 @@ impl Committer {
                 Failure::Lost(cause) => match waits.next() {
                     Some(wait) => {
                         tracing::debug!(%cause, "no connection to PostgreSQL; trying again");
-                        if wait > Duration::ZERO {
-                            self.shared.env.sleep(wait).await;
+                        if *wait > Duration::ZERO {
+                            self.shared.env.sleep(*wait).await;
                         }
                     }
-                    None => return Err(failure),
+                    None => {
+                        self.away = true;
+                        return Err(failure);
+                    }
                 },
                 _ => return Err(failure),
             }
@@ -163,7 +187,7 @@ impl Committer {
         let tables = match &mut self.tables {
             Some(tables) if !tables.is_closed() => tables,
             tables => {
-                let opened = Tables::open(&self.shared).await.map_err(|error| Failure::Lost(error.to_string()))?;
+                let opened = Tables::open(&self.shared).await.map_err(Failure::opening)?;
                 tables.insert(opened)
             }
         };
@@ -171,7 +195,10 @@ impl Committer {
         let (locks, exclusive) = named.locks(self.shared.schema.name());
         let rows = tables.begin(&named, &locks, &exclusive).await;
         let rows = rows.map_err(|(action, error)| Failure::of(action, error))?;
-        let read = named.read(&rows).map_err(Failure::Corrupt)?;
+        let (read, layout) = named.read(&rows).map_err(Failure::Corrupt)?;
+        if layout != Some(KNOWN) {
+            return Err(Failure::Restamped(layout));
+        }
 
         let mut group = Group::new(read);
         let results: Vec<_> = batches.iter().map(|batch| group.add(batch)).collect();
@@ -195,14 +222,11 @@ impl Committer {
         };
         match (written, ended) {
             (Ok(()), Ok(())) => Ok(results),
-            // A statement that the server refused, whatever else it said of it, makes the commit a rollback.
+            // A statement that the server refused, or ended the connection at, makes the commit a rollback.
             (Err((action, error)), _) if error.as_db_error().is_some() => Err(Failure::of(action, error)),
-            (Err((_, error)), Err(_)) if is_lost(&error) => Err(unknown(&error)),
-            // Not sent, and so the server committed without it: the driver found it wrong. Its arrays are always right.
-            (Err((_, error)), _) => Err(unknown(&error)),
             // An error short of the connection's end is one that took the transaction back.
             (Ok(()), Err(error)) if !is_lost(&error) => Err(Failure::of("committing", error)),
-            (Ok(()), Err(error)) => Err(unknown(&error)),
+            (Err((_, error)), _) | (Ok(()), Err(error)) => Err(unknown(&error)),
         }
     }
 
@@ -226,9 +250,10 @@ impl Failure {
     fn error(&self, shared: &Shared, index: usize) -> StoreError {
         match self {
             Failure::Lost(cause) => StoreError::Unavailable { cause: cause.clone() },
-            Failure::Deadlock(error) => StoreError::Unavailable { cause: told(error) },
-            Failure::Refused { action, error } => StoreError::Backend { action, source: told(error).into() },
+            Failure::Deadlock(cause) => StoreError::Unavailable { cause: cause.clone() },
+            Failure::Refused { action, cause } => StoreError::Backend { action, source: cause.clone().into() },
             Failure::Corrupt(error) => shared.damaged(error),
+            Failure::Restamped(layout) => other_layout(shared, *layout),
             Failure::Unknown { cause, writers } if writers.get(index).copied().unwrap_or(true) => {
                 StoreError::Unknown { cause: cause.clone() }
             }

@@ -64,8 +64,8 @@ fn a_filled_key_that_nobody_read_counts_up_in_the_tables() {
     group.add(&three).unwrap();
     assert!(group.cells.is_empty());
     group.add(&four).unwrap();
-    // What was there is gone when this is written, so its version is known.
-    assert_eq!(group.cells[&filled], Written::Held(Held { version: 1, value: Value::new(1, "1") }));
+    // What was there is gone when this is written: it counts from nothing.
+    assert_eq!(group.cells[&filled], Written::Counted(1, Value::new(1, "1")));
     assert_eq!(group.logs[&log].entries.len(), 3);
 }
 
@@ -83,4 +83,19 @@ fn a_batch_that_fails_leaves_nothing_behind() {
     group.add(&good).unwrap();
     assert!(!group.writes(0) && group.writes(1) && !group.is_empty());
     assert_eq!(group.cells.len(), 1);
+}
+
+#[test]
+fn a_filled_key_that_another_batch_names_counts_up_from_what_was_read() {
+    let filled = key("filled").instant(Timestamp::from_micros(7));
+    let mut fills = Batch::new();
+    fills.put(key("filled").filled().now(), Value::new(1, "2"));
+    let mut names = Batch::new();
+    names.require(Condition::version(filled.clone(), 5));
+    let held = Held { version: 4, value: Value::new(1, "1") };
+    let cells = [(&filled, Some(held))].into();
+    let mut group = Group::new(Read { now: Timestamp::from_micros(7), cells, ..Read::default() });
+    group.add(&fills).unwrap();
+    group.add(&names).unwrap();
+    assert_eq!(group.cells[&filled], Written::Held(Held { version: 5, value: Value::new(1, "2") }));
 }

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::Client;
 
 /// The layout that this program writes.
-const KNOWN: i64 = 1;
+pub(super) const KNOWN: i64 = 1;
 
 // Keys and names of logs are in their encoded form, whose bytes sort as the tuples do. Entries are stored under a small
 // number in place of their log's name; heads are rewritten all the time and have room for that on their pages.
@@ -145,9 +145,15 @@ async fn stamp(shared: &Shared, client: &Client) -> Result<Option<i64>> {
 }
 
 fn check(shared: &Shared, layout: i64) -> Result<()> {
+    if layout == KNOWN { Ok(()) } else { Err(other_layout(shared, Some(layout))) }
+}
+
+/// The error of a store whose stamp says something else than what this program writes.
+pub(super) fn other_layout(shared: &Shared, layout: Option<i64>) -> StoreError {
+    let place = shared.place();
     match layout {
-        KNOWN => Ok(()),
-        found if found > KNOWN => Err(StoreError::NewerSchema { place: shared.place(), found, known: KNOWN }),
-        found => Err(StoreError::NotAStore { place: shared.place(), problem: format!("its stamp says {found}") }),
+        Some(found) if found > KNOWN => StoreError::NewerSchema { place, found, known: KNOWN },
+        Some(found) => StoreError::NotAStore { place, problem: format!("its stamp says {found}") },
+        None => StoreError::NotAStore { place, problem: "its stamp is gone".to_owned() },
     }
 }

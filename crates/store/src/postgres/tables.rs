@@ -16,11 +16,11 @@ const LOCK: &str = "
     SELECT CASE WHEN exclusive THEN pg_advisory_xact_lock(lock) ELSE pg_advisory_xact_lock_shared(lock) END
     FROM unnest($1::int8[], $2::bool[]) AS named(lock, exclusive)";
 
-// Rows of three kinds: the instant; the cells that are there; all logs, with what their entries are stored under, which
+// Rows of three kinds: the instant, and the stamp that says whether this program still knows the tables; the cells that are there; all logs, with what their entries are stored under, which
 // is made here for a log that is about to begin.
 const READ: &str = "
     SELECT 0 AS kind, 0::int8 AS place, floor(extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS a,
-        NULL::int8 AS b, NULL::int8 AS c, NULL::int8 AS id, 0 AS format, NULL::bytea AS value
+        (SELECT layout FROM {s}.stamp LIMIT 1) AS b, NULL::int8 AS c, NULL::int8 AS id, 0 AS format, NULL::bytea AS value
     UNION ALL
     SELECT 1, named.place, cell.version, NULL, NULL, NULL, cell.format, CASE WHEN named.wanted THEN cell.value END
     FROM unnest($1::bytea[], $2::bool[]) WITH ORDINALITY AS named(key, wanted, place)
@@ -165,8 +165,9 @@ pub(super) async fn prepare(shared: &Shared, client: &Client, sql: &str) -> Resu
 }
 
 impl<'b> Named<'b> {
-    /// Puts the rows of a group's reading together.
-    pub(super) fn read(&self, rows: &[Row]) -> Result<Read<'b>, Error> {
+    /// Puts the rows of a group's reading together, and gives what the stamp says beside.
+    pub(super) fn read(&self, rows: &[Row]) -> Result<(Read<'b>, Option<i64>), Error> {
+        let mut layout = None;
         let keys: Vec<_> = self.cells.keys().copied().collect();
         let names: Vec<_> = self.logs.keys().copied().collect();
         let mut read = Read { cells: keys.iter().map(|key| (*key, None)).collect(), ..Read::default() };
@@ -182,10 +183,13 @@ impl<'b> Named<'b> {
                     let head = if number.is_some() { head(row, 2)? } else { LogHead::NONE };
                     read.logs.insert(*log, ReadLog { id: row.try_get(5)?, head });
                 }
-                _ => read.now = Timestamp::from_micros(row.try_get(2)?),
+                _ => {
+                    read.now = Timestamp::from_micros(row.try_get(2)?);
+                    layout = row.try_get(3)?;
+                }
             }
         }
-        Ok(read)
+        Ok((read, layout))
     }
 }
 

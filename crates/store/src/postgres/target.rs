@@ -167,9 +167,13 @@ mod tests {
             "password=hunter2",
             "postgres://hunter2@",
         ] {
-            let error = Target::read(url).map(|target| target.place().to_owned()).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains("hunter2"), "{url}: {error}");
-            assert!(error.to_string().contains("the address of PostgreSQL"), "{error}");
+            match Target::read(url) {
+                Ok(target) => assert!(!target.place().contains("hunter2"), "{url}: {}", target.place()),
+                Err(error) => {
+                    assert!(!format!("{error} {error:?}").contains("hunter2"), "{url}: {error}");
+                    assert!(error.to_string().contains("the address of PostgreSQL"), "{error}");
+                }
+            }
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use super::server::{Cut, Place, Wire, on_server};
 use super::{key, log, put};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use placet_store::{Batch, Condition, Direction, PostgresStore, Store, StoreError, Value, ValueForm};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::pin::pin;
+use tokio::sync::Notify;
 
 async fn over(wire: &Wire, place: &Place) -> PostgresStore {
     PostgresStore::connect(&wire.url, place.options(), &place.env).await.unwrap()
@@ -109,15 +111,19 @@ const ROUNDS: usize = 25;
 async fn writers_survive_connections_that_are_killed() {
     on_server("killed connections", async |place| {
         let stores = [place.store().await, place.store().await];
+        let progress = Notify::new();
         let writers = (0..WRITERS).map(|writer| {
-            let store = stores[writer % stores.len()].clone();
+            let (store, progress) = (stores[writer % stores.len()].clone(), &progress);
             async move {
                 let (mut unknown, mut unavailable) = (0, 0);
                 for round in 0..ROUNDS {
                     let name = format!("{writer} {round}");
                     loop {
                         match store.commit(once(&name)).await {
-                            Ok(_) => break,
+                            Ok(_) => {
+                                progress.notify_one();
+                                break;
+                            }
                             Err(error) if error.is_unknown() => unknown += 1,
                             Err(StoreError::Unavailable { .. }) => {
                                 unavailable += 1;
@@ -139,21 +145,25 @@ async fn writers_survive_connections_that_are_killed() {
             }
         });
         let client = place.client().await;
+        let killed = Cell::new(0);
         let kill = async {
-            let mut killed = 0;
             let end = format!(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid =
                 (SELECT pid FROM pg_stat_activity WHERE application_name LIKE '{}%' ORDER BY random() LIMIT 1)",
                 place.seen_as("")
             );
-            while killed < 50 {
-                place.env.sleep(Duration::from_millis(5)).await;
-                killed += client.query(&end, &[]).await.unwrap().len();
+            loop {
+                progress.notified().await;
+                killed.set(killed.get() + client.query(&end, &[]).await.unwrap().len());
             }
-            killed
         };
-        let (told, killed) = futures_util::future::join(join_all(writers), kill).await;
+        let told = match select(pin!(join_all(writers)), pin!(kill)).await {
+            Either::Left((told, _)) => told,
+            Either::Right((never, _)) => never,
+        };
+        let killed = killed.get();
         let (unknown, unavailable) = told.iter().fold((0, 0), |sum, told| (sum.0 + told.0, sum.1 + told.1));
+        assert!(killed > 0, "connections are killed while writers write");
         eprintln!("{killed} connections killed: {unknown} commits unknown, {unavailable} not done");
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
         let entries = stores[0].log(&log("all"), 0, 10_000).await.unwrap();
