@@ -81,7 +81,7 @@ impl SqliteStore {
     /// [`StoreError::Unavailable`] when it stays busy or cannot be opened.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let turns = Turns::open(&path).map_err(|error| schema::unreachable(&path, &error))?;
+        let turns = Turns::open(&path).map_err(|error| schema::no_turn(&path, &error))?;
         let connection = schema::open_writer(&path, &turns, options.patience)?;
 
         let growth = Arc::new(Growth::default());

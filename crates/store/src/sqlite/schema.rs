@@ -51,7 +51,7 @@ pub(super) fn open_writer(path: &Path, turns: &Turns, patience: Duration) -> Res
     let mut waited = Duration::ZERO;
     loop {
         let opened = {
-            let _turn = turns.take().map_err(|error| unreachable(path, &error))?;
+            let _turn = turns.take().map_err(|error| no_turn(path, &error))?;
             try_open_writer(path)
         };
         match opened {
@@ -136,7 +136,7 @@ pub(super) fn check_stamp(path: &Path, connection: &Connection) -> Result<i64> {
     Ok(0)
 }
 
-pub(super) fn unreachable(path: &Path, error: &std::io::Error) -> StoreError {
+pub(super) fn no_turn(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Unavailable { cause: format!("the lock files beside {}: {error}", path.display()) }
 }
 
