@@ -20,6 +20,9 @@ const MAX_LOGS: usize = 400;
 
 const ALL: &str = "*";
 
+/// How long one notification waits behind another: a store that grows without pause tells of it a hundred times a second.
+const PACE: Duration = Duration::from_millis(10);
+
 /// What this process has to tell.
 #[derive(Debug)]
 pub(super) struct News {
@@ -89,6 +92,7 @@ pub(super) async fn tell(shared: Arc<Shared>) {
         if let Err(error) = shared.ask(Ask::Notify, &[&channel, &text]).await {
             tracing::debug!(%error, "other processes were not told of growth");
         }
+        shared.env.sleep(PACE).await;
     }
 }
 

@@ -37,17 +37,6 @@ const REMOVE_PREFIXES: &str = "
 
 const REMOVE_CELLS: &str = "DELETE FROM {s}.cell WHERE key = ANY($1::bytea[])";
 
-const PUT_CELLS: &str = "
-    INSERT INTO {s}.cell AS cell (key, version, format, value)
-    SELECT * FROM unnest($1::bytea[], $2::int8[], $3::int4[], $4::bytea[])
-    ON CONFLICT (key) DO UPDATE SET version = excluded.version, format = excluded.format, value = excluded.value";
-
-const COUNT_CELLS: &str = "
-    INSERT INTO {s}.cell AS cell (key, version, format, value)
-    SELECT * FROM unnest($1::bytea[], $2::int8[], $3::int4[], $4::bytea[])
-    ON CONFLICT (key) DO UPDATE
-    SET version = cell.version + excluded.version, format = excluded.format, value = excluded.value";
-
 const REMOVE_ENTRIES: &str = "DELETE FROM {s}.entry WHERE log = ANY($1::int8[])";
 
 const REMOVE_LOGS: &str = "DELETE FROM {s}.log WHERE name = ANY($1::bytea[])";
@@ -56,13 +45,24 @@ const TRIM: &str = "
     DELETE FROM {s}.entry AS entry USING unnest($1::int8[], $2::int8[]) AS trimmed(log, through)
     WHERE entry.log = trimmed.log AND entry.number <= trimmed.through";
 
-const APPEND: &str = "
-    INSERT INTO {s}.entry (log, number, at, format, value)
-    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int4[], $5::bytea[])";
-
-const MOVE_HEADS: &str = "
+// Everything that comes, in one statement: each answer of the server wakes two processes, and a group should wake few.
+// Its parts do not see each other, and none needs to: they write different rows.
+const WRITE: &str = "
+    WITH put AS (
+        INSERT INTO {s}.cell AS cell (key, version, format, value)
+        SELECT * FROM unnest($1::bytea[], $2::int8[], $3::int4[], $4::bytea[])
+        ON CONFLICT (key) DO UPDATE SET version = excluded.version, format = excluded.format, value = excluded.value
+    ), counted AS (
+        INSERT INTO {s}.cell AS cell (key, version, format, value)
+        SELECT * FROM unnest($5::bytea[], $6::int8[], $7::int4[], $8::bytea[])
+        ON CONFLICT (key) DO UPDATE
+        SET version = cell.version + excluded.version, format = excluded.format, value = excluded.value
+    ), appended AS (
+        INSERT INTO {s}.entry (log, number, at, format, value)
+        SELECT * FROM unnest($9::int8[], $10::int8[], $11::int8[], $12::int4[], $13::bytea[])
+    )
     INSERT INTO {s}.log AS log (name, id, number, first, at)
-    SELECT * FROM unnest($1::bytea[], $2::int8[], $3::int8[], $4::int8[], $5::int8[])
+    SELECT * FROM unnest($14::bytea[], $15::int8[], $16::int8[], $17::int8[], $18::int8[])
     ON CONFLICT (name) DO UPDATE SET number = excluded.number, first = excluded.first, at = excluded.at";
 
 /// A column of what is written: an array.
@@ -78,13 +78,10 @@ pub(super) struct Tables {
     read: Statement,
     remove_prefixes: Statement,
     remove_cells: Statement,
-    put_cells: Statement,
-    count_cells: Statement,
     remove_entries: Statement,
     remove_logs: Statement,
     trim: Statement,
-    append: Statement,
-    move_heads: Statement,
+    write: Statement,
 }
 
 impl Tables {
@@ -96,13 +93,10 @@ impl Tables {
                 read: prepare(shared, &client, READ).await?,
                 remove_prefixes: prepare(shared, &client, REMOVE_PREFIXES).await?,
                 remove_cells: prepare(shared, &client, REMOVE_CELLS).await?,
-                put_cells: prepare(shared, &client, PUT_CELLS).await?,
-                count_cells: prepare(shared, &client, COUNT_CELLS).await?,
                 remove_entries: prepare(shared, &client, REMOVE_ENTRIES).await?,
                 remove_logs: prepare(shared, &client, REMOVE_LOGS).await?,
                 trim: prepare(shared, &client, TRIM).await?,
-                append: prepare(shared, &client, APPEND).await?,
-                move_heads: prepare(shared, &client, MOVE_HEADS).await?,
+                write: prepare(shared, &client, WRITE).await?,
                 client,
             })
         };
@@ -139,17 +133,20 @@ impl Tables {
     /// Writes and commits in one round trip. Gives the first statement that failed, and how the commit went.
     pub(super) async fn write(&self, writes: &Writes<'_>) -> (Result<(), Failed>, Result<(), Error>) {
         let Writes { gone, removed, put, counted, removed_logs, trimmed, entries, heads } = writes;
+        let comes = [put.columns(), counted.columns(), entries.columns(), heads.columns()].concat();
         // Each with its columns and how many rows they have. What goes, goes before anything comes.
-        let statements: [(&'static str, &Statement, Vec<Column<'_>>, usize); 9] = [
+        let statements: [(&'static str, &Statement, Vec<Column<'_>>, usize); 6] = [
             ("removing cells by prefix", &self.remove_prefixes, vec![&gone.low, &gone.high], gone.low.len()),
             ("removing cells", &self.remove_cells, vec![removed], removed.len()),
             ("removing entries", &self.remove_entries, vec![&removed_logs.ids], removed_logs.ids.len()),
             ("removing logs", &self.remove_logs, vec![&removed_logs.names], removed_logs.names.len()),
             ("trimming logs", &self.trim, vec![&trimmed.ids, &trimmed.through], trimmed.ids.len()),
-            ("writing cells", &self.put_cells, put.columns(), put.keys.len()),
-            ("writing cells", &self.count_cells, counted.columns(), counted.keys.len()),
-            ("appending entries", &self.append, entries.columns(), entries.ids.len()),
-            ("moving heads", &self.move_heads, heads.columns(), heads.names.len()),
+            (
+                "writing",
+                &self.write,
+                comes,
+                put.keys.len() + counted.keys.len() + entries.ids.len() + heads.names.len(),
+            ),
         ];
         let sent = statements.iter().filter(|(.., rows)| *rows > 0).map(|(action, statement, columns, _)| async move {
             self.client.execute(*statement, columns).await.map(drop).map_err(|error| (*action, error))
