@@ -1,7 +1,7 @@
 //! How fast the store is: durable appends a second, beside what the disk can do.
 //!
-//! `cargo bench -p placet-store --all-features [-- FOLDER]`; with `PLACET_TEST_POSTGRES` also against that server. Prints figures and
-//! the bars that the project sets itself; judges nothing.
+//! `cargo bench -p placet-store --bench append [-- FOLDER]`. Prints figures and the bars that the project sets itself;
+//! judges nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement that cannot be made ends")]
 #![allow(clippy::print_stdout, reason = "figures are printed")]
@@ -28,7 +28,6 @@ fn main() {
     let folder = tempfile::tempdir_in(place.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"))).unwrap();
     memory(&runtime);
     sqlite(&runtime, folder.path());
-    postgres(&runtime);
 }
 
 /// The median of appending one page and syncing it to disk.
@@ -77,41 +76,6 @@ fn sqlite(runtime: &tokio::runtime::Runtime, folder: &Path) {
     for writers in [1, 8, 64] {
         beside("the batch", &store, writers, contribution);
     }
-}
-
-#[cfg(feature = "postgres")]
-fn postgres(runtime: &tokio::runtime::Runtime) {
-    use placet_store::{PostgresOptions, PostgresStore};
-    #[expect(clippy::disallowed_methods, reason = "the server's address is told by the environment")]
-    let Ok(url) = std::env::var("PLACET_TEST_POSTGRES") else {
-        println!("postgres: SKIPPED: PLACET_TEST_POSTGRES is not set");
-        return;
-    };
-    let env = Env::system();
-    let mut options = PostgresOptions::default();
-    options.schema = format!("bench_{}", std::process::id());
-    let drop = format!("DROP SCHEMA {} CASCADE", options.schema);
-    let store = runtime.block_on(PostgresStore::connect(&url, options, &env)).unwrap();
-    let shared: SharedStore = Arc::new(store);
-    for writers in [1, 8, 64] {
-        println!("postgres: appends to one log, {}", run(runtime, &shared, writers, append));
-    }
-    for writers in [1, 8, 64] {
-        println!(
-            "postgres: the batch on one board, {}; bar 5000 with 64",
-            run(runtime, &shared, writers, contribution)
-        );
-    }
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-        env.spawn("connection", async move { _ = connection.await });
-        client.batch_execute(&drop).await.unwrap();
-    });
-}
-
-#[cfg(not(feature = "postgres"))]
-fn postgres(_: &tokio::runtime::Runtime) {
-    println!("postgres: SKIPPED: built without the feature");
 }
 
 /// One entry of 100 bytes.

@@ -31,7 +31,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn now(&self) -> Result<Timestamp>;
 
     /// Evaluates a batch in order and applies it whole or not at all. Once this gives `Ok` the batch is durable, as far as
-    /// the backend is.
+    /// the backend is. Whoever drops the future before that loses the answer, and not necessarily the batch.
     ///
     /// # Errors
     /// [`StoreError::Condition`] names the first condition that failed and what it found, [`StoreError::Ceiling`] the sum
