@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use placet_core::event::ApprovalRequested;
 use placet_core::{Env, Redactor};
 use placet_tools::{Approver, ApproverFailure, Decision, PolicyRequest};
-use std::io::{BufRead, IsTerminal};
+use std::io::{IsTerminal, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 use tokio::sync::oneshot;
 
@@ -16,11 +17,17 @@ pub(crate) struct TerminalApprover {
     redactor: Redactor,
     /// Two calls of a round must not ask at once: an answer would be taken for the other question's.
     turn: Mutex<()>,
+    asking: AtomicBool,
 }
 
 impl TerminalApprover {
     pub(crate) fn new(env: &Env, output: Output, redactor: Redactor) -> Self {
-        TerminalApprover { env: env.clone(), output, redactor, turn: Mutex::new(()) }
+        TerminalApprover { env: env.clone(), output, redactor, turn: Mutex::new(()), asking: AtomicBool::new(false) }
+    }
+
+    /// Whether a question stands on the terminal.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Relaxed)
     }
 }
 
@@ -43,13 +50,14 @@ impl Approver for TerminalApprover {
         self.output.note(&self.output.paint_note(Tone::Strong, "Run it? [y/N]"));
         let (sender, answer) = oneshot::channel();
         let read = move || {
-            let mut line = String::new();
-            let read = std::io::stdin().lock().read_line(&mut line);
-            let _ = sender.send(read.map(|_| line));
+            let _ = sender.send(read_answer());
         };
+        self.asking.store(true, Ordering::Relaxed);
         // The read cannot be cancelled; dropped with the question, its answer goes nowhere.
         self.env.tasks().spawn_blocking("approval", Box::new(read));
-        let line = match answer.await {
+        let line = answer.await;
+        self.asking.store(false, Ordering::Relaxed);
+        let line = match line {
             Ok(Ok(line)) => line,
             Ok(Err(error)) => return Err(ApproverFailure(format!("the terminal cannot be read: {error}"))),
             Err(_) => return Err(ApproverFailure("the terminal was not read".to_owned())),
@@ -59,4 +67,28 @@ impl Approver for TerminalApprover {
             _ => Decision::deny(question, "terminal", Some("the person at the terminal said no".to_owned())),
         })
     }
+}
+
+/// The line that is typed after this is called: what was typed before was no answer to a question that nobody had seen.
+fn read_answer() -> std::io::Result<String> {
+    let mut terminal = open_terminal()?;
+    let mut line = Vec::new();
+    let mut byte = [0; 1];
+    // Byte by byte: nothing that belongs to a later question is read ahead.
+    while line.len() < 64 && terminal.read(&mut byte)? == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(unix)]
+fn open_terminal() -> std::io::Result<std::fs::File> {
+    let terminal = std::fs::File::open("/dev/tty")?;
+    nix::sys::termios::tcflush(&terminal, nix::sys::termios::FlushArg::TCIFLUSH)?;
+    Ok(terminal)
+}
+
+#[cfg(not(unix))]
+fn open_terminal() -> std::io::Result<std::io::Stdin> {
+    Ok(std::io::stdin())
 }

@@ -33,11 +33,11 @@ pub(crate) struct Global {
     /// Print JSON (one object a line where things happen one after another)
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Where runs are kept [default: the platform's data folder]
-    #[arg(long, global = true, value_name = "DIR", env = crate::vars::PLACET_HOME)]
+    /// Where runs are kept [default: PLACET_HOME, else the platform's data folder]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
-    /// Keep runs in this PostgreSQL database instead of a file: postgres://user@host/database
-    #[arg(long, global = true, value_name = "URL", env = crate::vars::PLACET_STORE, hide_env_values = true)]
+    /// Keep runs in this PostgreSQL database instead of a file: postgres://user@host/database [default: PLACET_STORE]
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Colour the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
@@ -94,16 +94,17 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// The model: `provider:model`, for example `openai:gpt-5.4`, `ollama:llama3.2`, `scripted:turns.json`, `offline`
-    #[arg(long, short, value_name = "REF", env = crate::vars::PLACET_MODEL)]
+    /// [default: PLACET_MODEL, else what is found]
+    #[arg(long, short, value_name = "REF")]
     pub(crate) model: Option<String>,
     /// The base URL of an OpenAI-compatible server, for example http://127.0.0.1:8000/v1
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Sampling temperature
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_temperature)]
     pub(crate) temperature: Option<f64>,
     /// The most tokens of one answer
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_output_tokens: Option<u64>,
 }
 
@@ -243,6 +244,14 @@ pub(crate) enum ToolForm {
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+/// Reads a temperature: a number from 0 on.
+fn parse_temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err(format!("{text:?} is no temperature: expected a number from 0 on, for example 0.7")),
+    }
 }
 
 /// Reads `90s`, `5m`, `1h`, `250ms` or a plain number of seconds.

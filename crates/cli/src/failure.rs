@@ -70,7 +70,7 @@ impl<E: Diagnose> From<E> for Failure {
 
 pub(crate) fn code_of(kind: &ErrorKind) -> Code {
     match kind {
-        ErrorKind::InvalidRequest | ErrorKind::Wiring => Code::Usage,
+        ErrorKind::Wiring => Code::Usage,
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::Conflict => Code::Conflict,
         ErrorKind::LimitReached => Code::LimitReached,

@@ -1,6 +1,6 @@
 //! What an agent of this program is handed: from the command line, and again from a run's start record.
 
-use crate::args::{CommandGrant, GrantArgs, ModelArgs};
+use crate::args::{CommandGrant, GrantArgs};
 use crate::failure::{Code, Failure};
 use crate::house::House;
 use crate::vars;
@@ -31,14 +31,14 @@ pub(crate) struct Launch {
     pub(crate) shell: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) calculator: bool,
-    /// The base URL of the model's server, where it was given.
+    /// The base URL of the model's server, whoever said it: a resumed run must ask the same one. Holds no credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) base_url: Option<String>,
 }
 
 impl Launch {
     /// From the command line. Folders become absolute: the run may be resumed from anywhere.
-    pub(crate) fn new(args: &GrantArgs, model: Option<&ModelArgs>) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &GrantArgs) -> Result<Self, Failure> {
         let files = args.files.as_deref().map(absolute).transpose()?;
         let command_dir = match (&args.command, &files) {
             (None, _) => None,
@@ -52,7 +52,7 @@ impl Launch {
             command_dir,
             shell: args.shell,
             calculator: args.calculator,
-            base_url: model.and_then(|model| model.base_url.clone()),
+            base_url: None,
         })
     }
 
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let args = GrantArgs { files: Some("/no/such/folder".into()), ..GrantArgs::default() };
-        let failure = Launch::new(&args, None).expect_err("there is no such folder");
+        let failure = Launch::new(&args).expect_err("there is no such folder");
         assert_eq!(failure.code, Code::Usage);
         assert!(failure.message.unwrap().contains("/no/such/folder"));
     }

@@ -9,9 +9,8 @@ pub(crate) const STORE_FILE: &str = "placet.db";
 
 /// The home folder, which need not exist yet.
 pub(crate) fn locate(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    // clap has read PLACET_HOME into `given` already.
-    if let Some(given) = given {
-        return Ok(given.to_owned());
+    if let Some(given) = given.map(Path::to_owned).or_else(|| vars::var(vars::PLACET_HOME).map(PathBuf::from)) {
+        return Ok(given);
     }
     platform(&vars::var).ok_or_else(|| {
         Failure::new(Code::Failed, "there is no folder to keep runs in: HOME is not set")

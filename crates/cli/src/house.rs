@@ -35,7 +35,11 @@ impl House {
             // A person's own runs; the gateway has tenants of its own.
             tenant: Tenant::new("local"),
             home: home::locate(global.home.as_deref())?,
-            store: global.store.as_deref().map(|url| Secret::new(vars::PLACET_STORE, url)),
+            store: global
+                .store
+                .clone()
+                .or_else(|| vars::var(vars::PLACET_STORE))
+                .map(|url| Secret::new(vars::PLACET_STORE, url)),
             redactor: secrets.redactor(),
         })
     }

@@ -27,8 +27,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.global.json, cli.global.color, vars::var(vars::NO_COLOR).is_some());
-    // One thread is enough for one agent; handlers that block run beside it.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // The run goes on beside the printing: a reader that stops reading must cost neither its lease nor its limits.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             return report(&output, Failure::new(Code::Failed, format!("the task runtime cannot start: {error}")));
@@ -38,6 +38,9 @@ fn main() -> ExitCode {
     // A question on the terminal that nobody answered must not hold the program up.
     runtime.shutdown_background();
     match done {
+        Ok(()) if output::failed().is_some() => {
+            report(&output, Failure::new(Code::Failed, output::failed().unwrap_or_default()))
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&output, failure),
     }

@@ -6,22 +6,25 @@ use crate::house::House;
 use crate::output::printable;
 use crate::vars;
 use placet_core::{Diagnose, ProviderError};
+use placet_models::chat::ollama_base_url;
 use placet_models::{Lookup, ModelRef, Providers, SharedProvider, choose as choose_model, vendor::vendor};
-use placet_net::{Client, ClientOptions, ProxySettings};
+use placet_net::{Client, ClientOptions, ProxySettings, Url};
 use std::sync::Arc;
 
 /// The model of a run.
 pub(crate) struct Target {
     pub(crate) provider: SharedProvider,
     pub(crate) model: String,
+    /// Where its server is, where it has one.
+    pub(crate) base_url: Option<String>,
     /// What to tell about the choice, where nobody made it.
     pub(crate) note: Option<String>,
 }
 
 /// What is asked where the command line names no model: the environment, then a local Ollama, then `offline`.
 pub(crate) async fn choose(house: &House, args: &ModelArgs) -> Result<Target, Failure> {
-    // clap has read PLACET_MODEL into `args.model` already.
-    let flag = args.model.as_deref();
+    let named = args.model.clone().or_else(|| vars::var(vars::PLACET_MODEL));
+    let flag = named.as_deref();
     let found = Found::new(house, named_provider(flag).as_deref(), args.base_url.as_deref())?;
     let chosen = choose_model(flag, &found.lookup, &found.providers, &found.client, &house.env).await?;
     let provider = found.provider(&chosen.reference)?;
@@ -39,7 +42,8 @@ pub(crate) async fn choose(house: &House, args: &ModelArgs) -> Result<Target, Fa
         }
         printable(&note)
     });
-    Ok(Target { model: model_name(&chosen.reference), provider, note })
+    let base_url = base_url(chosen.reference.provider.as_str(), &found.lookup)?;
+    Ok(Target { model: model_name(&chosen.reference), provider, base_url, note })
 }
 
 /// The provider of a run that is resumed.
@@ -82,8 +86,40 @@ fn named_provider(flag: Option<&str>) -> Option<String> {
     flag.and_then(|text| ModelRef::parse(text).ok()).map(|reference| reference.provider.as_str().to_owned())
 }
 
+/// Where the server of a provider is: what a variable or the command line says, else the vendor's own place.
+fn base_url(provider: &str, lookup: &Lookup) -> Result<Option<String>, Failure> {
+    let Some(row) = vendor(provider) else { return Ok(None) };
+    let said = row.base_url_variables.iter().find_map(|name| lookup(name).map(|url| (*name, url)));
+    let url = match said {
+        Some(("OLLAMA_HOST", host)) => ollama_base_url(&host),
+        Some((_, url)) => url,
+        None => row.base_url.to_owned(),
+    };
+    check_base_url(&url)?;
+    Ok(Some(url))
+}
+
+/// A base URL is recorded with its run, so it must not hold a credential.
+fn check_base_url(url: &str) -> Result<(), Failure> {
+    Url::parse(url).map_err(|error| {
+        Failure::new(Code::Usage, error.to_string())
+            .hint("give the base URL of the API, for example http://127.0.0.1:8080/v1")
+    })?;
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') || rest.contains(['?', '#']) {
+        return Err(Failure::new(
+            Code::Usage,
+            "the base URL holds a credential or a query, and it is recorded with the run",
+        )
+        .hint("leave it out of the URL; a key belongs into the vendor's variable, for example OPENAI_API_KEY"));
+    }
+    Ok(())
+}
+
 fn lookup(provider: Option<&str>, base_url: Option<&str>) -> Result<Lookup, Failure> {
     let Some(url) = base_url.map(str::to_owned) else { return Ok(Arc::new(|name: &str| vars::var(name))) };
+    check_base_url(&url)?;
     let name = provider.unwrap_or("openai");
     let Some(row) = vendor(name) else {
         return Err(Failure::new(Code::Usage, format!("the model {name} has no base URL"))

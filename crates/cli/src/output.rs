@@ -5,7 +5,16 @@
 //! quietly.
 
 use crate::args::ColorChoice;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// The first thing that went wrong with printing what was asked for. One process has one standard output, so this is its.
+static FAILED: OnceLock<String> = OnceLock::new();
+
+/// What kept the output from being written, if anything did.
+pub(crate) fn failed() -> Option<&'static str> {
+    FAILED.get().map(String::as_str)
+}
 
 /// Where the program prints, and how.
 #[derive(Debug, Clone, Copy)]
@@ -54,8 +63,13 @@ impl Output {
 
     /// Text to standard output, as it is.
     pub(crate) fn out(&self, text: &str) {
-        // A closed pipe is the reader's way of saying "enough".
-        let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+        match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+            // A closed pipe is the reader's way of saying "enough".
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                FAILED.get_or_init(|| format!("the output cannot be written: {error}"));
+            }
+            _ => {}
+        }
     }
 
     /// A line to standard output.

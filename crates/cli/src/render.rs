@@ -38,7 +38,7 @@ impl<'a> Render<'a> {
             EventBody::RunResumed(resumed) => {
                 let lost = match resumed.interrupted.len() {
                     0 => String::new(),
-                    n => format!("; of {n} calls nobody knows whether they took effect"),
+                    n => format!("; of {} nobody knows whether they took effect", plural(n as u64, "call")),
                 };
                 self.quiet(&format!("{} taken up again{lost}", event.run));
             }
@@ -178,7 +178,18 @@ impl<'a> Render<'a> {
         }
     }
 
+    /// What is left of a turn that broke off: the end of its stream, or its text where no piece of it was seen.
+    fn broke_off(&mut self, partial: Option<&str>) {
+        let rest = match (self.live.take(), partial) {
+            (Some(mut live), _) => live.finish(),
+            (None, Some(partial)) => self.redactor.redact_text(partial).into_owned(),
+            (None, None) => String::new(),
+        };
+        self.text(&rest);
+    }
+
     fn completed(&mut self, event: &Event, completed: &RunCompleted) {
+        self.broke_off(completed.partial.as_deref());
         self.end_line();
         self.tell_together();
         let detail = completed.detail.as_deref().map(|text| format!(": {}", printable(text))).unwrap_or_default();
@@ -190,6 +201,7 @@ impl<'a> Render<'a> {
     }
 
     fn failed(&mut self, event: &Event, failed: &RunFailed) {
+        self.broke_off(failed.partial.as_deref());
         self.end_line();
         self.tell_together();
         self.output.note("");
@@ -238,6 +250,15 @@ fn describe(outcome: &Outcome, took_ms: u64) -> String {
     }
     if let Some(level) = outcome.facts.get("sandbox").and_then(serde_json::Value::as_str) {
         words.push(format!("sandbox {level}"));
+    }
+    if let Some(code) = outcome.facts.get("exit_code").and_then(serde_json::Value::as_i64).filter(|code| *code != 0) {
+        words.push(format!("exit code {code}"));
+    }
+    if let Some(signal) = outcome.facts.get("signal").filter(|signal| !signal.is_null()) {
+        words.push(format!("signal {signal}"));
+    }
+    if outcome.facts.get("timed_out") == Some(&true.into()) {
+        words.push("timed out".to_owned());
     }
     if let Some(cut) = &outcome.cut {
         words.push(format!("{} of {} {} kept", cut.kept, cut.total, cut.unit));

@@ -5,14 +5,17 @@ use crate::args::{LimitArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::failure::{Code, Done, Failure};
 use crate::grants::Launch;
 use crate::house::House;
+use crate::interrupt::Interrupts;
+use crate::models;
+use crate::output::Output;
 use crate::render::{Render, millis};
-use crate::{interrupt, models};
 use placet_core::event::EventBody;
 use placet_core::turn::Controls;
 use placet_core::{Cursor, Limits, Money, Price, RunId};
 use placet_observe::{Ending, events_between};
 use placet_runtime::{RunHandle, RunResult, Runtime, RuntimeError};
 use placet_store::SharedStore;
+use std::future::Future;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,16 +31,18 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
     let (limits, price) = limits(&args.limits)?;
-    let launch = Launch::new(&args.grants, Some(&args.model))?;
+    let mut launch = Launch::new(&args.grants)?;
     let grants = launch.grants(house)?;
     let target = models::choose(house, &args.model).await?;
+    launch.base_url = target.base_url;
     if let Some(why) = &target.note
         && !house.output.json
     {
         house.output.note(why);
     }
-    let runtime = runtime(house, house.open_store().await?);
-    let mut builder = runtime
+    let program = program(house, house.open_store().await?);
+    let mut builder = program
+        .runtime
         .run((target.provider, target.model))
         .input(question)
         .controls(controls(&args.model))
@@ -57,7 +62,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
         builder = builder.grant(grant);
     }
     let handle = builder.start().await?;
-    watch(house, handle, Cursor::START).await
+    watch(house, &program, handle).await
 }
 
 pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
@@ -73,15 +78,16 @@ pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
         launch.base_url = Some(url.clone());
     }
     let provider = models::again(house, started.provider.as_str(), launch.base_url.as_deref())?;
-    let runtime = runtime(house, store);
+    let program = program(house, store);
+    let mut interrupts = Interrupts::new();
     let mut waited = false;
     loop {
-        let mut builder = runtime.resume(run.clone()).provider(provider.clone());
+        let mut builder = program.runtime.resume(run.clone()).provider(provider.clone());
         for grant in launch.grants(house)? {
             builder = builder.grant(grant);
         }
         match builder.start().await {
-            Ok(handle) => return watch(house, handle, Cursor::START).await,
+            Ok(handle) => return watch(house, &program, handle).await,
             // A process that was killed could not give its lease back: it runs out by itself, unless the process lives.
             Err(RuntimeError::Held { owner, until, .. }) if !waited => {
                 waited = true;
@@ -92,7 +98,7 @@ pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
                 }
                 tokio::select! {
                     () = house.env.sleep(left) => {}
-                    () = interrupt::pressed() => return Err(Failure::told(Code::Cancelled)),
+                    () = interrupts.next() => return Err(Failure::told(Code::Cancelled)),
                 }
             }
             Err(error) => return Err(error.into()),
@@ -100,51 +106,72 @@ pub(crate) async fn resume(house: &House, args: &ResumeArgs) -> Done {
     }
 }
 
-fn runtime(house: &House, store: SharedStore) -> Runtime {
-    Runtime::builder(house.env.clone(), store)
+/// The runtime, and who asks the person.
+struct Program {
+    runtime: Runtime,
+    approver: Arc<TerminalApprover>,
+}
+
+fn program(house: &House, store: SharedStore) -> Program {
+    let approver = Arc::new(TerminalApprover::new(&house.env, house.output, house.redactor.clone()));
+    let runtime = Runtime::builder(house.env.clone(), store)
         .tenant(house.tenant.clone())
         .owner(format!("process {}", std::process::id()))
         .lease(LEASE)
         .redactor(house.redactor.clone())
-        .approver(Arc::new(TerminalApprover::new(&house.env, house.output, house.redactor.clone())))
-        .build()
+        .approver(approver.clone())
+        .build();
+    Program { runtime, approver }
 }
 
-/// Shows a run until its end. Ctrl-C leaves it where it is, to be resumed; a second one does not wait for calls that run.
-async fn watch(house: &House, handle: RunHandle, from: Cursor) -> Done {
+/// Shows a run until its end.
+async fn watch(house: &House, runtime: &Program, handle: RunHandle) -> Done {
     let run = handle.id().clone();
-    let leave = handle.leaving();
-    let mut events = handle.events(from);
+    let stopper = house.env.spawn("interrupts", stop_when_asked(house.output, &handle, runtime.approver.clone()));
+    let mut events = handle.events(Cursor::START);
     let mut render = Render::new(&house.output, house.redactor.clone());
-    loop {
-        tokio::select! {
-            event = events.next() => match event {
-                Some(Ok(event)) => render.event(&event),
-                // What went wrong is told by the result.
-                Some(Err(_)) | None => break,
-            },
-            () = interrupt::pressed() => {
-                render.end_line();
-                if leave.is_cancelled() {
-                    return Err(left(house, &run));
-                }
-                house.output.note("stopping, when the calls that run are done (Ctrl-C again: at once) …");
-                leave.cancel();
-            }
-        }
+    // What went wrong is told by the result.
+    while let Some(Ok(event)) = events.next().await {
+        render.event(&event);
     }
-    match handle.wait().await {
+    render.end_line();
+    let result = handle.wait().await;
+    stopper.abort();
+    match result {
         Ok(result) => ended(&result),
-        Err(RuntimeError::Left { run }) => Err(left(house, &run)),
+        Err(RuntimeError::Left { run }) => Err(left(house.output, &run)),
         Err(error) => {
             Err(Failure::of(&error).hint(format!("`placet runs resume {run}` goes on with what is recorded")))
         }
     }
 }
 
+/// Ctrl-C leaves a run where it is, to be resumed, once the calls that run are done; a second one does not wait for them,
+/// and neither does the first while a question stands: nothing runs then that changes anything.
+///
+/// A task of its own, so that it works while the printing is held up by whoever reads it.
+fn stop_when_asked(
+    output: Output,
+    handle: &RunHandle,
+    approver: Arc<TerminalApprover>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (run, leave) = (handle.id().clone(), handle.leaving());
+    let mut interrupts = Interrupts::new();
+    async move {
+        interrupts.next().await;
+        leave.cancel();
+        if !approver.is_asking() {
+            output.note("stopping, when the calls that run are done (Ctrl-C again: at once) …");
+            interrupts.next().await;
+        }
+        left(output, &run);
+        std::process::exit(i32::from(Code::Cancelled as u8));
+    }
+}
+
 /// The person has stopped the program, and is told how to go on.
-fn left(house: &House, run: &RunId) -> Failure {
-    house.output.note(&format!("stopped; `placet runs resume {run}` goes on where it was"));
+fn left(output: Output, run: &RunId) -> Failure {
+    output.note(&format!("stopped; `placet runs resume {run}` goes on where it was"));
     Failure::told(Code::Cancelled)
 }
 

@@ -3,6 +3,7 @@
 use crate::args::RunsCommand;
 use crate::failure::{Code, Done, Failure, code_of};
 use crate::house::{House, standing};
+use crate::interrupt::Interrupts;
 use crate::output::{Tone, headline, printable};
 use crate::render::{Render, millis, plural, spent};
 use futures_util::{StreamExt, pin_mut};
@@ -97,6 +98,9 @@ async fn show(house: &House, given: &str) -> Done {
                 output.line(&safe(&result.text));
                 output.line("");
             }
+            if let Some(partial) = &result.partial {
+                output.line(&format!("{} {}", output.paint(Tone::Quiet, "broke off after:"), safe(partial)));
+            }
             if let Some(failure) = &result.failure {
                 output.line(&output.paint(Tone::Bad, &safe(&failure.message)));
             }
@@ -149,10 +153,12 @@ async fn follow_run(house: &House, given: &str, from: &str) -> Done {
     let events = follow(store, &house.tenant, &run, from.durable);
     let mut render = Render::new(&house.output, house.redactor.clone());
     pin_mut!(events);
+    let mut interrupts = Interrupts::new();
     loop {
         let event = tokio::select! {
+            biased;
+            () = interrupts.next() => return Err(Failure::told(Code::Cancelled)),
             event = events.next() => event,
-            _ = crate::interrupt::pressed() => return Err(Failure::told(Code::Cancelled)),
         };
         match event {
             Some(event) => render.event(&*event?),

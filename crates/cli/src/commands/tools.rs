@@ -10,7 +10,7 @@ use placet_tools::{Registry, ToolSet};
 
 pub(crate) async fn tools(house: &House, args: &ToolsArgs) -> Done {
     let output = &house.output;
-    let grants = Launch::new(&args.grants, None)?.grants(house)?;
+    let grants = Launch::new(&args.grants)?.grants(house)?;
     if let Some(form) = args.form {
         let set = ToolSet::new(grants);
         let shown = match form {

@@ -100,3 +100,45 @@ fn a_limit_keeps_everything_and_has_its_own_exit_code() {
     let verified = bench.placet(&["audit", "verify", "last"]).done();
     assert!(verified.out.contains("sound"), "{verified:#?}");
 }
+
+#[test]
+fn a_text_that_broke_off_is_shown_to_its_last_letter() {
+    let bench = Bench::new();
+    let model = bench.script(json!([{ "text": ["The password: ", "hunter2", "abcd end of my ", "longish answer here"], "cut": true }]));
+    let said = "The password: hunter2abcd end of my longish answer here";
+    let ran = bench.placet(&["run", "Hi", "--model", &model]).ended_with(1);
+    assert!(ran.out.contains(said), "{ran:#?}");
+    assert!(bench.placet(&["runs", "replay", "last"]).ended_with(1).out.contains(said));
+    assert!(bench.placet(&["runs", "show", "last"]).done().out.contains(said));
+}
+
+#[test]
+fn a_base_url_with_a_credential_is_refused_before_anything_is_recorded() {
+    let bench = Bench::new();
+    for url in ["http://user:passw0rdXYZ@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?api_key=qkey99887766", "nonsense"] {
+        let refused = bench.placet(&["run", "Hi", "--base-url", url, "--model", "openai:m"]).ended_with(2);
+        assert!(!refused.err.contains("passw0rdXYZ") && !refused.err.contains("qkey99887766"), "{refused:#?}");
+    }
+    assert_eq!(bench.placet(&["runs", "list", "--json"]).done().out, "");
+}
+
+#[test]
+fn a_run_remembers_where_its_model_is() {
+    let bench = Bench::new();
+    let mut program = bench.program(&["run", "Hi", "--model", "openai:m"]);
+    program.env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").output().unwrap();
+    let exported = bench.placet(&["runs", "export", "last"]).done().json();
+    assert_eq!(exported[0]["record"]["event"]["launch"]["base_url"], "http://127.0.0.1:9/v1");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_output_that_cannot_be_written_is_no_success() {
+    let bench = Bench::new();
+    let model = bench.script(json!([{ "text": "Hello." }]));
+    bench.placet(&["run", "Hi", "--model", &model]).done();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut program = bench.program(&["runs", "export", "last"]);
+    let said = crate::bench::said(program.stdout(full).output().unwrap()).ended_with(1);
+    assert!(said.err.contains("cannot be written"), "{said:#?}");
+}
