@@ -3,11 +3,11 @@
 use crate::error::Result;
 use crate::journal::{RECORD_FORMAT, sealed};
 use crate::layout;
-use crate::runs::{LastRecord, RunEntry};
+use crate::runs::{self, LastRecord, RunEntry};
 use placet_core::event::{EventBody, RunEnd};
 use placet_core::record::{Chain, Record};
 use placet_core::{ApprovalId, CallId, RunId};
-use placet_store::{Direction, LogName, Store, Tenant};
+use placet_store::{LogName, Store, StoreError, Tenant};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -56,19 +56,29 @@ impl fmt::Display for AuditProblem {
     }
 }
 
-/// Verifies the journal of one run.
+/// Verifies the journal of one run, and that it ends where the list of runs remembers.
 ///
 /// # Errors
 /// [`ObserveError::Store`](crate::ObserveError::Store) where the store fails. What is wrong with the journal is a result,
 /// not an error; a run without a journal has the problem that it has none.
 pub async fn verify(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<Verification> {
-    verify_log(store, &layout::journal(tenant, run), run.as_str()).await
+    let log = layout::journal(tenant, run);
+    let first = store.log(&log, 0, 1).await?;
+    let started = first.first().and_then(|entry| Some(sealed(run, entry).ok()?.open().ok()?.at));
+    // Read before the journal: a run that ends in between is then not taken for one that lost its end.
+    let line = runs::line_of(store, tenant, run, started).await?;
+    let mut verification = verify_log(store, &log, run.as_str()).await?;
+    if let Some(line) = line {
+        verification.compare(&line.entry);
+    }
+    Ok(verification)
 }
 
 /// Verifies every journal of a tenant, and that no run of the list lost its journal or the tail of it.
 ///
 /// # Errors
-/// [`ObserveError`](crate::ObserveError) where the store fails or a line of the list cannot be read.
+/// [`ObserveError`](crate::ObserveError) where the store fails. A line of the list that cannot be read is a
+/// problem of its run.
 pub async fn verify_all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Verification>> {
     let mut found = Vec::new();
     let prefix = layout::journals(tenant);
@@ -95,30 +105,28 @@ pub async fn verify_all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Verifi
 async fn compare_with_list(store: &dyn Store, tenant: &Tenant, found: &mut Vec<Verification>) -> Result<()> {
     let places: HashMap<String, usize> =
         found.iter().enumerate().map(|(place, one)| (one.run.clone(), place)).collect();
-    let prefix = layout::entries(tenant);
     let mut beyond = None;
     loop {
-        let cells = store.cells(&prefix, beyond.as_ref(), Direction::Forward, PAGE).await?;
-        for cell in &cells {
-            let entry: RunEntry = cell.value.from_json(crate::runs::FORMAT)?;
-            match places.get(entry.run.as_str()).and_then(|place| found.get_mut(*place)) {
-                None => {
-                    let mut missing = Verification::empty(entry.run.as_str());
-                    missing.report(0, "the list of runs names it, but it has no records".to_owned());
-                    found.push(missing);
-                }
-                Some(verification) => {
-                    if entry.last.is_some() && entry.last != verification.last {
-                        let problem = "its last record is not the one that the list of runs remembers: records are missing at the end, or were changed";
-                        verification.report(0, problem.to_owned());
-                    }
-                }
+        let lines = runs::lines(store, tenant, beyond.as_ref()).await?;
+        for line in &lines {
+            let known = line.run.as_ref().and_then(|run| found.get_mut(*places.get(run)?));
+            let Some(run) = line.run.as_deref().and_then(|run| RunId::parse(run).ok()) else {
+                let mut unknown = Verification::empty("unknown run");
+                unknown.report(0, format!("the list of runs has a line with the key {}, which names no run", line.key));
+                found.push(unknown);
+                continue;
+            };
+            match known {
+                Some(verification) if verification.agrees(&line.entry) => {}
+                // The run may have ended, or begun, since its journal was read.
+                Some(verification) => *verification = verify(store, tenant, &run).await?,
+                None => found.push(verify(store, tenant, &run).await?),
             }
         }
-        if cells.len() < PAGE {
+        if lines.len() < runs::PAGE {
             return Ok(());
         }
-        beyond = cells.into_iter().next_back().map(|cell| cell.key);
+        beyond = lines.into_iter().next_back().map(|line| line.key);
     }
 }
 
@@ -160,6 +168,26 @@ async fn verify_log(store: &dyn Store, log: &LogName, run: &str) -> Result<Verif
 impl Verification {
     fn empty(run: &str) -> Self {
         Verification { run: run.to_owned(), records: 0, last: None, ended: false, problems: Vec::new() }
+    }
+
+    /// Whether the run's line in the list can be read and fits what was found.
+    fn agrees(&self, entry: &Result<RunEntry, StoreError>) -> bool {
+        entry.as_ref().is_ok_and(|entry| self.records > 0 && (entry.last.is_none() || entry.last == self.last))
+    }
+
+    fn compare(&mut self, entry: &Result<RunEntry, StoreError>) {
+        match entry {
+            _ if self.agrees(entry) => {}
+            Err(error) => self.report(0, format!("its line in the list of runs cannot be read: {error}")),
+            Ok(_) if self.last.is_none() && self.problems.iter().all(|problem| problem.number == 0) => {
+                self.report(0, "the list of runs names it, but it has no records".to_owned());
+            }
+            Ok(entry) if entry.last.is_some() && entry.last != self.last => {
+                let problem = "its last record is not the one that the list of runs remembers: records are missing at the end, or were changed";
+                self.report(0, problem.to_owned());
+            }
+            Ok(_) => {}
+        }
     }
 
     fn report(&mut self, number: u64, problem: String) {

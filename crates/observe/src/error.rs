@@ -28,6 +28,29 @@ pub enum ObserveError {
         #[source]
         source: RecordError,
     },
+    /// A record of one run is kept under another.
+    #[error("record {number} of {run} belongs to {found}: it was put there from another journal")]
+    OtherRun {
+        /// The run that was asked for.
+        run: RunId,
+        /// The number under which the store keeps the record.
+        number: u64,
+        /// The run that the record names.
+        found: RunId,
+    },
+    /// The list of runs remembers another last record than the journal has.
+    #[error(
+        "the journal of {run} ends with record {found}, and the list of runs remembers that it ended with record {expected}: \
+         records are missing at the end, or were changed"
+    )]
+    NotTheEnd {
+        /// The run.
+        run: RunId,
+        /// The number of the journal's last record.
+        found: u64,
+        /// The number of the record that ended it.
+        expected: u64,
+    },
     /// A line of an export is none.
     #[error("line {line} is no exported record: {problem}")]
     Line {
@@ -46,7 +69,8 @@ impl Diagnose for ObserveError {
         match self {
             ObserveError::NotFound { .. } => ErrorKind::NotFound,
             ObserveError::Record { source: RecordError::Version { .. }, .. } => ErrorKind::Unsupported,
-            ObserveError::Record { .. } => ErrorKind::Storage,
+            ObserveError::Record { .. } | ObserveError::OtherRun { .. } => ErrorKind::Storage,
+            ObserveError::NotTheEnd { .. } => ErrorKind::Conflict,
             ObserveError::Line { .. } => ErrorKind::InvalidRequest,
             ObserveError::Store(error) => error.kind(),
         }
@@ -56,7 +80,11 @@ impl Diagnose for ObserveError {
         match self {
             ObserveError::NotFound { .. } => vec!["List the runs of the store to see which there are.".to_owned()],
             ObserveError::Record { source: RecordError::Version { .. }, .. } => Vec::new(),
-            ObserveError::Record { run, .. } => vec![format!("Verify {run} to see everything that is wrong with it.")],
+            ObserveError::Record { run, .. }
+            | ObserveError::OtherRun { run, .. }
+            | ObserveError::NotTheEnd { run, .. } => {
+                vec![format!("Verify {run} to see everything that is wrong with it.")]
+            }
             ObserveError::Line { .. } => Vec::new(),
             ObserveError::Store(error) => error.hints(),
         }

@@ -13,8 +13,9 @@ const PAGE: usize = 200;
 
 /// The durable events of a run after the record of that number, as they are committed, until the one that ends it.
 ///
-/// A run whose owner died stays silent until somebody resumes it. Each record's hash is checked, and the number it says
-/// with the one it is stored under; the links between records are checked where a whole journal is read.
+/// A run whose owner died stays silent until somebody resumes it; where a run has ended and nothing comes after that
+/// number, there is nothing to wait for. Each record's hash is checked, and the number and the run it says with those it
+/// is stored under; the links between records are checked where a whole journal is read.
 pub fn follow(
     store: SharedStore,
     tenant: &Tenant,
@@ -22,7 +23,7 @@ pub fn follow(
     after: u64,
 ) -> impl Stream<Item = Result<Arc<Event>>> + Send + use<> {
     let watch = store.watch(&layout::journal(tenant, run));
-    let follower = Follower { store, watch, run: run.clone(), after, ready: VecDeque::new(), over: false };
+    let follower = Follower { store, watch, run: run.clone(), after, seen: 0, ready: VecDeque::new(), over: false };
     stream::unfold(follower, |mut follower| async move {
         let next = follower.next().await?;
         follower.over |= next.as_ref().map_or(true, |event| event.body.is_end());
@@ -35,27 +36,38 @@ struct Follower {
     watch: Watch,
     run: RunId,
     after: u64,
+    /// The number of the last record that the log is known to have.
+    seen: u64,
     ready: VecDeque<Arc<Event>>,
     over: bool,
 }
 
 impl Follower {
     async fn next(&mut self) -> Option<Result<Arc<Event>>> {
-        if self.over {
-            return None;
-        }
-        while self.ready.is_empty() {
+        while !self.over && self.ready.is_empty() {
             if let Err(error) = self.fill().await {
                 return Some(Err(error));
             }
+        }
+        if self.over {
+            return None;
         }
         self.ready.pop_front().map(Ok)
     }
 
     async fn fill(&mut self) -> Result<()> {
-        self.watch.grown_past(self.after).await?;
+        let head = self.watch.grown_past(self.seen).await?.number;
+        if head <= self.after {
+            // Nothing to show yet; and nothing ever, where the run has ended.
+            let last = self.store.log_entries(self.watch.log(), &[head]).await?;
+            self.over =
+                last.first().map(|entry| event_of(&self.run, entry)).transpose()?.is_some_and(|e| e.body.is_end());
+            self.seen = head;
+            return Ok(());
+        }
         self.ready.extend(read_events(&*self.store, &self.watch, &self.run, self.after).await?);
         self.after = self.ready.back().map_or(self.after, |event| event.cursor.durable);
+        self.seen = self.after;
         Ok(())
     }
 }
@@ -78,6 +90,7 @@ fn event_of(run: &RunId, entry: &placet_store::Entry) -> Result<Arc<Event>> {
         let (found, expected) = (record.number, entry.number);
         return Err(problem(placet_core::record::RecordError::Number { found, expected }));
     }
+    journal::of_run(run, &record)?;
     Ok(Arc::new(record.into_event()))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{ObserveError, Result};
 use crate::layout;
+use crate::runs::{self, LastRecord};
 use crate::state::RunState;
 use placet_core::record::{Chain, Record, Sealed};
 use placet_core::{Event, RunId};
@@ -36,7 +37,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`ObserveError::NotFound`] where the run has no records, [`ObserveError::Record`] for the first that is altered,
-    /// missing or of a newer version, [`ObserveError::Store`] where the store fails.
+    /// missing or of a newer version, [`ObserveError::OtherRun`] for one of another run, [`ObserveError::Store`] where the store fails.
     pub async fn read(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<Self> {
         let log = layout::journal(tenant, run);
         let mut chain = Chain::new();
@@ -48,6 +49,7 @@ impl Journal {
                 let sealed = sealed(run, entry)?;
                 let problem = |source| ObserveError::Record { run: run.clone(), number: entry.number, source };
                 let record = chain.check(&sealed).map_err(problem)?;
+                of_run(run, &record)?;
                 records.push(KeptRecord { record, sealed });
             }
             if last {
@@ -58,6 +60,23 @@ impl Journal {
             return Err(ObserveError::NotFound { run: run.clone() });
         }
         Ok(Journal { run: run.clone(), records, chain })
+    }
+
+    /// That the list of runs does not remember another end: the chain alone cannot show that records were cut off.
+    ///
+    /// # Errors
+    /// [`ObserveError::NotTheEnd`] where it does, [`ObserveError::Store`] where the store fails or the run's line of the
+    /// list cannot be read.
+    pub async fn check_end(&self, store: &dyn Store, tenant: &Tenant) -> Result<()> {
+        let started = self.records.first().map(|kept| kept.record.at);
+        let Some(line) = runs::line_of(store, tenant, &self.run, started).await? else { return Ok(()) };
+        let found = LastRecord { number: self.records.len() as u64, hash: self.chain.head() };
+        match line.entry?.last {
+            Some(last) if last != found => {
+                Err(ObserveError::NotTheEnd { run: self.run.clone(), found: found.number, expected: last.number })
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn of(run: RunId, records: Vec<KeptRecord>, chain: Chain) -> Self {
@@ -96,6 +115,14 @@ impl Journal {
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
+}
+
+/// That a record is one of the run it is kept under.
+pub(crate) fn of_run(run: &RunId, record: &Record) -> Result<()> {
+    if record.run == *run {
+        return Ok(());
+    }
+    Err(ObserveError::OtherRun { run: run.clone(), number: record.number, found: record.run.clone() })
 }
 
 /// The stored form that an entry of a journal's log holds.

@@ -7,7 +7,7 @@ use crate::state::RunState;
 use placet_core::event::RunStarted;
 use placet_core::{Digest, ItemBody, Money, ProviderId, Role, RunId, Timestamp, Usage};
 use placet_store::lease::LeaseState;
-use placet_store::{Direction, Key, Store, Tenant, Value};
+use placet_store::{Cell, Direction, Key, KeyPart, Store, StoreError, Tenant, Value};
 use serde::{Deserialize, Serialize};
 
 /// The format of the cells that hold lines.
@@ -155,25 +155,128 @@ pub struct ListedRun {
 /// The runs of a tenant, the newest first. `before` is the last one of the page before.
 ///
 /// # Errors
-/// [`ObserveError`](crate::ObserveError) where the store fails or a line cannot be read.
+/// [`ObserveError`](crate::ObserveError) where the store fails or a newer program wrote a line. A line that is damaged
+/// is left out, so that the others can be seen: [`damaged_lines`] and [`verify_all`](crate::verify_all) name it.
 pub async fn list_runs(
     store: &dyn Store,
     tenant: &Tenant,
     before: Option<&RunEntry>,
     limit: usize,
 ) -> Result<Vec<ListedRun>> {
-    let beyond = before.map(|entry| entry.key(tenant));
-    let cells = store.cells(&layout::entries(tenant), beyond.as_ref(), Direction::Backward, limit).await?;
-    let mut runs = Vec::with_capacity(cells.len());
-    for cell in cells {
-        let entry: RunEntry = cell.value.from_json(FORMAT)?;
-        let standing = match &entry.end {
-            Some(end) => RunStanding::Ended { end: end.clone() },
-            None => standing(store, tenant, &entry.run).await?,
-        };
-        runs.push(ListedRun { entry, standing });
+    let mut beyond = before.map(|entry| entry.key(tenant));
+    let mut runs = Vec::new();
+    while runs.len() < limit {
+        let wanted = limit - runs.len();
+        let cells = store.cells(&layout::entries(tenant), beyond.as_ref(), Direction::Backward, wanted).await?;
+        for cell in &cells {
+            let entry = match Line::of(cell).entry {
+                Ok(entry) => entry,
+                Err(StoreError::Corrupt { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let standing = match &entry.end {
+                Some(end) => RunStanding::Ended { end: end.clone() },
+                None => standing(store, tenant, &entry.run).await?,
+            };
+            runs.push(ListedRun { entry, standing });
+        }
+        if cells.len() < wanted {
+            break;
+        }
+        beyond = cells.into_iter().next_back().map(|cell| cell.key);
     }
     Ok(runs)
+}
+
+/// A line of the list that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedLine {
+    /// The run that its key names; absent where the key names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The key of its cell.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The lines that cannot be read, the oldest first.
+///
+/// # Errors
+/// [`ObserveError::Store`](crate::ObserveError::Store) where the store fails.
+pub async fn damaged_lines(store: &dyn Store, tenant: &Tenant) -> Result<Vec<DamagedLine>> {
+    let mut damaged = Vec::new();
+    let mut beyond = None;
+    loop {
+        let lines = lines(store, tenant, beyond.as_ref()).await?;
+        let whole = lines.len() < PAGE;
+        beyond = lines.last().map(|line| line.key.clone());
+        damaged.extend(lines.into_iter().filter_map(|line| {
+            let problem = line.entry.err()?.to_string();
+            Some(DamagedLine { run: line.run, key: line.key.to_string(), problem })
+        }));
+        if whole {
+            return Ok(damaged);
+        }
+    }
+}
+
+/// A cell of the list, whether or not it can be read.
+pub(crate) struct Line {
+    pub(crate) key: Key,
+    /// The run that the key names.
+    pub(crate) run: Option<String>,
+    pub(crate) entry: Result<RunEntry, StoreError>,
+}
+
+impl Line {
+    fn of(cell: &Cell) -> Self {
+        let run = match cell.key.parts().ok().and_then(|mut parts| parts.pop()) {
+            Some(KeyPart::Text(run)) => Some(run),
+            _ => None,
+        };
+        let entry = cell.value.from_json(FORMAT).and_then(|entry: RunEntry| {
+            if run.as_deref() == Some(entry.run.as_str()) {
+                return Ok(entry);
+            }
+            Err(StoreError::Corrupt { what: format!("the line of another run ({})", entry.run) })
+        });
+        Line { key: cell.key.clone(), run, entry }
+    }
+}
+
+/// How many lines [`lines`] reads at once; fewer are the last.
+pub(crate) const PAGE: usize = 500;
+
+/// The lines after a key, the oldest first.
+pub(crate) async fn lines(store: &dyn Store, tenant: &Tenant, beyond: Option<&Key>) -> Result<Vec<Line>> {
+    let cells = store.cells(&layout::entries(tenant), beyond, Direction::Forward, PAGE).await?;
+    Ok(cells.iter().map(Line::of).collect())
+}
+
+/// The line of one run. Where its start is not known, or the line is not where that says, the whole list is looked through.
+pub(crate) async fn line_of(
+    store: &dyn Store,
+    tenant: &Tenant,
+    run: &RunId,
+    started: Option<Timestamp>,
+) -> Result<Option<Line>> {
+    if let Some(started) = started
+        && let Some(cell) = store.cell(&layout::entry(tenant, started, run)).await?
+    {
+        return Ok(Some(Line::of(&cell)));
+    }
+    let mut beyond = None;
+    loop {
+        let mut lines = lines(store, tenant, beyond.as_ref()).await?;
+        if let Some(place) = lines.iter().position(|line| line.run.as_deref() == Some(run.as_str())) {
+            return Ok(Some(lines.swap_remove(place)));
+        }
+        if lines.len() < PAGE {
+            return Ok(None);
+        }
+        beyond = lines.pop().map(|line| line.key);
+    }
 }
 
 async fn standing(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<RunStanding> {

@@ -181,7 +181,10 @@ async fn a_journal_that_was_changed_is_found_out_wherever_it_was() {
         batch.append(&log, Value::new(placet_observe::RECORD_FORMAT, sealed.to_bytes()));
     }
     store.commit(batch).await.unwrap();
-    assert!(verify(&*store, &tenant, &whole.run).await.unwrap().is_sound(), "the chain alone cannot show it");
+    // The chain alone cannot show it.
+    assert!(placet_observe::Journal::read(&*store, &tenant, &whole.run).await.is_ok());
+    let one = verify(&*store, &tenant, &whole.run).await.unwrap();
+    assert!(one.problems[0].problem.contains("is not the one that the list of runs remembers"), "{one:?}");
     let all = verify_all(&*store, &tenant).await.unwrap();
     assert!(all[0].problems[0].problem.contains("is not the one that the list of runs remembers"), "{all:?}");
 }
@@ -204,6 +207,60 @@ async fn a_run_without_its_journal_and_a_journal_of_something_else_are_found() {
     assert!(found[1].contains("has no records"), "{found:?}");
     let nothing = verify(&*store, &tenant, &placet_core::RunId::parse("run_nothing").unwrap()).await.unwrap();
     assert_eq!(nothing.problems[0].problem, "it has no records");
+}
+
+#[tokio::test]
+async fn a_tail_that_was_cut_off_is_found_by_the_list_of_runs() {
+    let (store, tenant) = (store(), Tenant::new(""));
+    let story = Story::ordinary(1, "Two.");
+    story.write(&store).await;
+    let log = placet_observe::layout::journal(&tenant, &story.run);
+    let mut batch = Batch::new();
+    batch.delete_log(log.clone());
+    for sealed in &story.sealed[..story.sealed.len() - 1] {
+        batch.append(&log, Value::new(placet_observe::RECORD_FORMAT, sealed.to_bytes()));
+    }
+    store.commit(batch).await.unwrap();
+    let found = verify(&*store, &tenant, &story.run).await.unwrap();
+    assert!(!found.ended && found.problems.len() == 1, "{found:?}");
+    assert!(found.problems[0].problem.contains("records are missing at the end"), "{found:?}");
+    assert_eq!(verify_all(&*store, &tenant).await.unwrap(), [found]);
+    let journal = placet_observe::Journal::read(&*store, &tenant, &story.run).await.unwrap();
+    let refused = journal.check_end(&*store, &tenant).await;
+    let Err(placet_observe::ObserveError::NotTheEnd { found, expected, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!((found, expected), (7, 8));
+}
+
+#[tokio::test]
+async fn a_damaged_line_of_the_list_leaves_the_others_readable() {
+    let (store, tenant) = (store(), Tenant::new(""));
+    let stories = [Story::ordinary(1, "a"), Story::ordinary(2, "b"), Story::ordinary(3, "c")];
+    for story in &stories {
+        story.write(&store).await;
+    }
+    let entries = placet_observe::layout::entries(&tenant);
+    let cells = store.cells(&entries, None, placet_store::Direction::Forward, 9).await.unwrap();
+    let nowhere = entries.u64(7);
+    let mut batch = Batch::new();
+    batch.put(cells[1].key.clone(), Value::new(1, b"{".to_vec()));
+    batch.put(nowhere.clone(), Value::new(1, b"{".to_vec()));
+    store.commit(batch).await.unwrap();
+
+    let listed = placet_observe::list_runs(&*store, &tenant, None, 2).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|run| &run.entry.run).collect();
+    assert_eq!(listed, [&stories[2].run, &stories[0].run], "a page is filled past the damaged line");
+    let damaged = placet_observe::damaged_lines(&*store, &tenant).await.unwrap();
+    let runs: Vec<_> = damaged.iter().filter_map(|line| line.run.as_deref()).collect();
+    assert_eq!((damaged.len(), runs), (2, vec![stories[1].run.as_str()]));
+
+    let all = verify_all(&*store, &tenant).await.unwrap();
+    let unsound: Vec<_> = all.iter().filter(|one| !one.is_sound()).collect();
+    assert_eq!((all.len(), unsound.len()), (4, 2), "{all:?}");
+    for one in unsound {
+        let expected =
+            if one.run == stories[1].run.as_str() { "cannot be read".to_owned() } else { nowhere.to_string() };
+        assert!(one.problems[0].problem.contains(&expected), "{one:?}");
+    }
 }
 
 #[tokio::test]

@@ -158,3 +158,34 @@ async fn a_run_that_is_not_there_and_one_that_was_altered_are_told_apart() {
     let found = Journal::read(&*store, &Tenant::new(""), &altered.run).await;
     assert!(matches!(found, Err(ObserveError::Record { number: 3, .. })), "{found:?}");
 }
+
+#[tokio::test]
+async fn records_of_another_run_are_refused() {
+    let (store, tenant) = (store(), Tenant::new(""));
+    let story = Story::ordinary(1, "Two.");
+    let other = RunId::parse("run_other").unwrap();
+    let log = placet_observe::layout::journal(&tenant, &other);
+    let mut batch = Batch::new();
+    for sealed in &story.sealed {
+        batch.append(&log, Value::new(placet_observe::RECORD_FORMAT, sealed.to_bytes()));
+    }
+    store.commit(batch).await.unwrap();
+    let read = Journal::read(&*store, &tenant, &other).await;
+    let followed = events_between(&*store, &tenant, &other, 0, 9).await;
+    for error in [read.unwrap_err(), followed.unwrap_err()] {
+        assert!(matches!(&error, ObserveError::OtherRun { number: 1, found, .. } if *found == story.run), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_follower_beyond_the_end_of_an_ended_run_ends_at_once() {
+    let (store, tenant) = (store(), Tenant::new(""));
+    let story = Story::ordinary(1, "Two.");
+    story.write(&store).await;
+    for after in [8, 20] {
+        let mut events = Box::pin(follow(store.clone(), &tenant, &story.run, after));
+        // Polled once: it has not to wait for anything.
+        let next = futures_util::FutureExt::now_or_never(futures_util::StreamExt::next(&mut events));
+        assert!(matches!(next, Some(None)), "after {after}: {next:?}");
+    }
+}
