@@ -54,6 +54,15 @@ pub enum WorkspaceError {
         /// What such files hold.
         why: &'static str,
     },
+    /// The path belongs to a repository's own files.
+    #[error(
+        "`{path}` belongs to a Git repository's own files, which are not changed here: a setting or hook in them would \
+         run programs on the next `git` command. Change the files of the project instead, or ask the operator to do it"
+    )]
+    Protected {
+        /// What was given.
+        path: String,
+    },
     /// Nothing is there.
     #[error("there is no `{path}`; list its directory to see what there is")]
     NotFound {
@@ -219,6 +228,7 @@ impl WorkspaceError {
         match self {
             WorkspaceError::Leaves { .. }
             | WorkspaceError::Credentials { .. }
+            | WorkspaceError::Protected { .. }
             | WorkspaceError::ReadOnly
             | WorkspaceError::CommandDenied(_) => Status::Refused,
             WorkspaceError::Changed { .. } => Status::Conflict,
@@ -238,6 +248,7 @@ impl WorkspaceError {
             (_, WorkspaceError::NotFound { .. }) => Reason::from("not_found"),
             (_, WorkspaceError::Leaves { .. }) => Reason::from("outside"),
             (_, WorkspaceError::Credentials { .. }) => Reason::from("credentials"),
+            (_, WorkspaceError::Protected { .. }) => Reason::from("protected"),
             (_, WorkspaceError::CommandDenied(_) | WorkspaceError::ReadOnly) => Reason::Denied,
             (Status::Conflict, _) => Reason::from("changed"),
             (Status::Failed, _) => Reason::ToolError,

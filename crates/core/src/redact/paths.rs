@@ -39,6 +39,8 @@ const ENDS: &[(&[&str], &str)] = &[
     (&[".azure", "msal_token_cache.bin"], "Azure credentials"),
     (&[".azure", "service_principal_entries.json"], "Azure credentials"),
     (&["application_default_credentials.json"], "Google Cloud credentials"),
+    (&["credentials.json"], "credentials of a program"),
+    (&["kubeconfig"], "Kubernetes credentials"),
     (&["gcloud", "credentials.db"], "Google Cloud credentials"),
     (&["gcloud", "access_tokens.db"], "Google Cloud credentials"),
     (&[".boto"], "Google Cloud credentials"),
@@ -50,8 +52,11 @@ const ENDS: &[(&[&str], &str)] = &[
     (&[".databrickscfg"], "Databricks credentials"),
     (&[".terraformrc"], "Terraform credentials"),
     (&[".terraform.d", "credentials.tfrc.json"], "Terraform credentials"),
+    (&["terraform.tfstate"], "Terraform state, which holds passwords and keys in the clear"),
     (&[".vault-token"], "a Vault token"),
     (&[".docker", "config.json"], "registry credentials"),
+    (&[".dockercfg"], "registry credentials"),
+    (&[".dockerconfigjson"], "registry credentials"),
     (&["containers", "auth.json"], "registry credentials"),
     (&[".cargo", "credentials"], "registry credentials"),
     (&[".cargo", "credentials.toml"], "registry credentials"),
@@ -65,6 +70,11 @@ const ENDS: &[(&[&str], &str)] = &[
     (&[".gradle", "gradle.properties"], "registry credentials"),
     (&[".git-credentials"], "Git credentials"),
     (&["git", "credentials"], "Git credentials"),
+    (&[".git", "credentials"], "Git credentials"),
+    (&[".git", "config"], "Git credentials, where the address of a remote holds some"),
+    (&[".git", "config.worktree"], "Git credentials, where the address of a remote holds some"),
+    (&[".git", "modules", "*", "config"], "Git credentials, where the address of a remote holds some"),
+    (&[".git", "worktrees", "*", "config.worktree"], "Git credentials, where the address of a remote holds some"),
     (&["gh", "hosts.yml"], "GitHub credentials"),
     (&[".config", "hub"], "GitHub credentials"),
     (&["glab-cli", "config.yml"], "GitLab credentials"),
@@ -96,6 +106,28 @@ const INSIDE: &[(&[&str], &str)] = &[
     (&["gcloud", "legacy_credentials"], "Google Cloud credentials"),
     (&["etc", "wireguard"], "VPN keys"),
     (&["run", "secrets"], "an application's secrets"),
+];
+
+/// Histories of shells and consoles, where passwords were typed.
+const HISTORIES: &[&str] = &[
+    ".bash_history",
+    ".zsh_history",
+    ".zhistory",
+    ".histfile",
+    ".sh_history",
+    ".ksh_history",
+    ".ash_history",
+    ".history",
+    "fish_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+    ".dbshell",
+    ".python_history",
+    ".node_repl_history",
+    ".irb_history",
+    "consolehost_history.txt",
 ];
 
 /// Extensions of files that hold private keys.
@@ -141,6 +173,20 @@ fn file_reason(name: &str) -> Option<&'static str> {
     let host_key = name.starts_with("ssh_host_") && name.ends_with("_key");
     if (key_name && !public) || host_key {
         return Some("an SSH private key");
+    }
+    if HISTORIES.contains(&name) {
+        return Some("what was typed into a shell, which may be passwords");
+    }
+    if ["service-account", "service_account", "serviceaccount"].iter().any(|start| name.starts_with(start))
+        && name.ends_with(".json")
+    {
+        return Some("a service account's key");
+    }
+    if name.ends_with(".kubeconfig") {
+        return Some("Kubernetes credentials");
+    }
+    if name.ends_with(".tfstate") {
+        return Some("Terraform state, which holds passwords and keys in the clear");
     }
     if name.starts_with("client_secret") && name.ends_with(".json") {
         return Some("OAuth client credentials");
@@ -237,6 +283,24 @@ mod tests {
             "client_secret_123.apps.json",
             "/h/.vault-token",
             "/h/.codex/auth.json",
+            "project/.git/config",
+            ".GIT/Config",
+            ".git/credentials",
+            ".git/modules/lib/config",
+            ".dockercfg",
+            "kubeconfig",
+            "prod.kubeconfig",
+            "service-account.json",
+            "deploy/service-account-prod.json",
+            "service_account_key.json",
+            "credentials.json",
+            "infra/terraform.tfstate",
+            "infra/terraform.tfstate.backup",
+            "prod.tfstate",
+            "/h/.bash_history",
+            "/h/.zsh_history",
+            "/h/.local/share/fish/fish_history",
+            "/h/.psql_history",
         ] {
             assert!(credential_path(path).is_some(), "{path}");
         }
@@ -285,6 +349,14 @@ mod tests {
             "/h/.pgpassword.md",
             "server.pem.md",
             "/etc/hosts",
+            ".git/HEAD",
+            ".gitignore",
+            "git/config",
+            "service-account.md",
+            "main.tf",
+            "history.md",
+            "kubeconfig.md",
+            "credentials.json.md",
         ] {
             assert_eq!(credential_path(path), None, "{path}");
         }

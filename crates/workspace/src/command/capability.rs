@@ -1,11 +1,12 @@
 //! The capability *command*.
 
 use super::{Approval, CommandCall, CommandOptions, GRACE, LONGEST, run};
+use crate::answer::Answer;
 use crate::bind::{bounds, output, tool_error};
 use crate::error::WorkspaceError;
 use crate::files::Files;
-use placet_core::{Effect, Env, Origin, Origins};
-use placet_tools::{PlainCapability, capability, tool};
+use placet_core::{Effect, Env, Origin, Origins, Reason};
+use placet_tools::{PlainCapability, ToolError, ToolOutput, capability, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ struct RunCommand {
     /// The directory to start in. The folder itself if left out.
     dir: Option<String>,
     /// After how many seconds it is ended, from 1 to 3600. 120 if left out, unless the operator chose otherwise.
+    #[schemars(range(min = 1, max = 3600))]
     timeout_seconds: Option<u64>,
 }
 
@@ -79,7 +81,7 @@ impl Commands {
         let commands = self.clone();
         let run_command = tool("run_command", DESCRIPTION, move |args: RunCommand, cx| {
             let commands = commands.clone();
-            async move { output(commands.run(cx.env(), &args.call(), cx.cancellation()).await) }
+            async move { finished(commands.run(cx.env(), &args.call(), cx.cancellation()).await) }
         });
         let commands = self.clone();
         let asks = self.options.approval == Approval::Ask;
@@ -95,6 +97,18 @@ impl Commands {
             .bounds(bounds());
         let instructions = if self.options.shell { WITH_SHELL } else { INSTRUCTIONS };
         capability("command").instructions(instructions).tool(run_command)
+    }
+}
+
+/// A command that ran out of time has failed, with the output that it had by then. One that ended has not, whatever its
+/// exit code: that is for the model to judge.
+fn finished(answer: Result<Answer, WorkspaceError>) -> Result<ToolOutput, ToolError> {
+    match answer {
+        Ok(answer) if answer.facts.get("timed_out") == Some(&true.into()) => {
+            let failed = ToolError::failed(answer.text).reason(Reason::Timeout.as_str());
+            Err(answer.facts.into_iter().fold(failed, |failed, (name, fact)| failed.fact(name, fact)))
+        }
+        answer => output(answer),
     }
 }
 

@@ -1,9 +1,15 @@
 //! The capability *files*.
 
 use super::Files;
-use crate::bind::{blocking, bounds};
+use super::change::replaceable;
+use super::find::Glob;
+use super::list::levels;
+use super::read::from_one;
+use super::search::compiled;
+use crate::bind::{blocking, bounds, tool_error};
+use crate::error::WorkspaceError;
 use placet_core::Effect;
-use placet_tools::{PlainCapability, capability, tool};
+use placet_tools::{PlainCapability, ToolError, capability, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -19,6 +25,7 @@ struct List {
     /// The directory to list. The folder itself if left out.
     path: Option<String>,
     /// How many levels to show, from 1 to 10. 1 if left out.
+    #[schemars(range(min = 1, max = 10))]
     depth: Option<u64>,
 }
 
@@ -45,8 +52,10 @@ struct Read {
     /// The file to read.
     path: String,
     /// The first line to read, counted from 1. 1 if left out.
+    #[schemars(range(min = 1))]
     offset: Option<u64>,
     /// How many lines to read. 2000 if left out.
+    #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
 
@@ -85,6 +94,15 @@ impl Files {
         let instructions = if self.is_writable() { [READING, WRITING].concat() } else { READING.to_owned() };
         let reading = self.add_reading(capability("files").instructions(instructions));
         if self.is_writable() { self.add_writing(reading) } else { reading }
+    }
+
+    /// A rule of a tool's arguments, asked of this folder's name and options, not of what is in it.
+    fn rule<T: 'static>(
+        self: &Arc<Self>,
+        rule: impl Fn(&Files, &T) -> Result<(), WorkspaceError> + Send + Sync + 'static,
+    ) -> impl Fn(&T) -> Result<(), ToolError> + Send + Sync + 'static {
+        let files = self.clone();
+        move |arguments| rule(&files, arguments).map_err(|error| tool_error(&error))
     }
 
     fn add_reading(self: &Arc<Self>, to: PlainCapability) -> PlainCapability {
@@ -128,6 +146,25 @@ impl Files {
                 blocking(cx, move |stop| files.read(&args.path, args.offset, args.limit, stop))
             },
         );
+        // What is wrong by the arguments alone is told before anything starts.
+        let list = list.domain(self.rule(|files, args: &List| {
+            levels(args.depth)?;
+            files.named(args.path.as_deref().unwrap_or(".")).map(drop)
+        }));
+        let find = find.domain(self.rule(|files, args: &Find| {
+            Glob::parse(&args.glob)?;
+            files.named(args.path.as_deref().unwrap_or(".")).map(drop)
+        }));
+        let search = search.domain(self.rule(|files, args: &Search| {
+            compiled(&args.pattern)?;
+            args.glob.as_deref().map(Glob::parse).transpose()?;
+            files.named(args.path.as_deref().unwrap_or(".")).map(drop)
+        }));
+        let read = read.domain(self.rule(|files, args: &Read| {
+            from_one("offset", args.offset)?;
+            from_one("limit", args.limit)?;
+            files.named(&args.path).map(drop)
+        }));
         to.tool(list.bounds(bounds()))
             .tool(find.bounds(bounds()))
             .tool(search.bounds(bounds()))
@@ -159,6 +196,15 @@ impl Files {
                 blocking(cx, move |stop| files.delete(&args.path, stop))
             },
         );
+        let write = write.domain(self.rule(|files, args: &Write| {
+            files.named_to_change(&args.path)?;
+            files.bounded("the content", args.content.len() as u64)
+        }));
+        let edit = edit.domain(self.rule(|files, args: &Edit| {
+            files.named_to_change(&args.path)?;
+            replaceable(&args.old, &args.new)
+        }));
+        let delete = delete.domain(self.rule(|files, args: &Delete| files.named_to_change(&args.path)));
         to.tool(write.effect(Effect::Idempotent))
             .tool(edit.effect(Effect::Once))
             .tool(delete.effect(Effect::Idempotent))

@@ -68,12 +68,7 @@ impl Files {
     pub fn edit(&self, path: &str, old: &str, new: &str, stop: &CancellationToken) -> Result<Answer, WorkspaceError> {
         self.granted()?;
         let given = Inside::parse(path)?;
-        if old.is_empty() {
-            return Err(WorkspaceError::EditEmpty("`old` is empty; give the text to replace, or write the file whole"));
-        }
-        if old == new {
-            return Err(WorkspaceError::EditEmpty("`old` and `new` are the same text, so nothing would change"));
-        }
+        replaceable(old, new)?;
         stopped(stop)?;
         let (dir, name, real) = self.root.parent(&given, self.credentials(), false)?;
         let Some(stat) = self.target(dir.as_fd(), &name, &given)? else {
@@ -167,7 +162,7 @@ impl Files {
         if self.options.writable { Ok(()) } else { Err(WorkspaceError::ReadOnly) }
     }
 
-    fn bounded(&self, what: &str, size: u64) -> Result<(), WorkspaceError> {
+    pub(super) fn bounded(&self, what: &str, size: u64) -> Result<(), WorkspaceError> {
         let limit = self.options.limits.written_bytes;
         if size > limit { Err(WorkspaceError::TooLarge { what: what.to_owned(), size, limit }) } else { Ok(()) }
     }
@@ -267,6 +262,17 @@ impl Files {
         let state = "it was written, but holds something else already";
         Err(WorkspaceError::Changed { path: given.shown(), state })
     }
+}
+
+/// Whether these can be the texts of an edit.
+pub(super) fn replaceable(old: &str, new: &str) -> Result<(), WorkspaceError> {
+    if old.is_empty() {
+        return Err(WorkspaceError::EditEmpty("`old` is empty; give the text to replace, or write the file whole"));
+    }
+    if old == new {
+        return Err(WorkspaceError::EditEmpty("`old` and `new` are the same text, so nothing would change"));
+    }
+    Ok(())
 }
 
 fn now_directory(dir: &impl AsFd, name: &OsStr) -> bool {

@@ -14,6 +14,14 @@ const DEEPEST: u64 = 10;
 /// How far counting goes on beyond what is shown.
 const MOST_COUNTED: u64 = 100_000;
 
+/// How many levels are meant.
+pub(super) fn levels(depth: Option<u64>) -> Result<u64, WorkspaceError> {
+    match depth.unwrap_or(1) {
+        depth if (1..=DEEPEST).contains(&depth) => Ok(depth),
+        found => Err(WorkspaceError::OutOfRange { argument: "depth", found, expected: "from 1 to 10" }),
+    }
+}
+
 impl Files {
     /// Lists the directory at `path` (the folder itself where there is none), `depth` levels deep (1 where there is
     /// none): one entry a line, sorted, directories with `/` at their end, paths relative to the listed directory.
@@ -27,10 +35,7 @@ impl Files {
         stop: &CancellationToken,
     ) -> Result<Answer, WorkspaceError> {
         let given = Inside::parse(path.unwrap_or("."))?;
-        let depth = depth.unwrap_or(1);
-        if !(1..=DEEPEST).contains(&depth) {
-            return Err(WorkspaceError::OutOfRange { argument: "depth", found: depth, expected: "from 1 to 10" });
-        }
+        let depth = levels(depth)?;
         let (dir, real) = self.root.directory(&given, self.credentials())?;
         let most = self.options.limits.entries;
         let (mut lines, mut total, mut counting) = (Vec::new(), 0_u64, true);

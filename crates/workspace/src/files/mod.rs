@@ -9,6 +9,8 @@
 //! | delete | the path's directories; a link is deleted itself | no difference |
 //!
 //! *Hidden* is a name that begins with a dot; *ignored* is what `.gitignore` and `.ignore` files inside the folder name.
+//! What belongs to a Git repository itself (`.git` and all below it) is never written, edited or deleted: settings and hooks
+//! in it name programs that a person's next `git` command runs.
 //! A link that leads out of the folder is never followed. Files that hold credentials by their paths are closed to all of
 //! these: a list still shows their names, marked.
 
@@ -170,6 +172,20 @@ impl Files {
     /// Opens a directory inside, for a command to start in.
     pub(crate) fn working_directory(&self, path: &str) -> Result<std::os::fd::OwnedFd, WorkspaceError> {
         self.root.directory(&Inside::parse(path)?, self.credentials()).map(|(dir, _)| dir)
+    }
+
+    /// Refuses what can be told from a path's text alone.
+    fn named(&self, path: &str) -> Result<Inside, WorkspaceError> {
+        let given = Inside::parse(path)?;
+        self.root.check(&given, &given, self.credentials())?;
+        Ok(given)
+    }
+
+    /// The same for a path that is to be changed.
+    fn named_to_change(&self, path: &str) -> Result<(), WorkspaceError> {
+        let given = Inside::parse(path)?;
+        self.root.check_change(&given, &given)?;
+        self.named(path).map(drop)
     }
 
     fn credentials(&self) -> Credentials {

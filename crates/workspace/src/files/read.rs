@@ -11,6 +11,14 @@ use tokio_util::sync::CancellationToken;
 /// How much more than the answer may hold is read, so that a secret across the cut is seen whole.
 const MARGIN: usize = 8 * 1024;
 
+/// A count that begins at 1.
+pub(super) fn from_one(argument: &'static str, given: Option<u64>) -> Result<Option<u64>, WorkspaceError> {
+    match given {
+        Some(0) => Err(WorkspaceError::OutOfRange { argument, found: 0, expected: "at least 1" }),
+        given => Ok(given),
+    }
+}
+
 impl Files {
     /// Reads the file at `path`: the text of `limit` lines from line `offset` (counted from 1). A whole file is answered
     /// byte for byte; where lines were left out, a last line in brackets says which were shown and how to go on. Of a
@@ -27,11 +35,8 @@ impl Files {
     ) -> Result<Answer, WorkspaceError> {
         let given = Inside::parse(path)?;
         let limits = &self.options.limits;
-        let offset = offset.unwrap_or(1).max(1);
-        let limit = limit.unwrap_or(limits.read_lines);
-        if limit == 0 {
-            return Err(WorkspaceError::OutOfRange { argument: "limit", found: 0, expected: "at least 1" });
-        }
+        let offset = from_one("offset", offset)?.unwrap_or(1);
+        let limit = from_one("limit", limit)?.unwrap_or(limits.read_lines);
         stopped(stop)?;
         let (mut file, real) = self.root.file(&given, self.credentials())?;
         let failed = |source: std::io::Error| match source.kind() {

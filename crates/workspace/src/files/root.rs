@@ -105,6 +105,17 @@ impl Root {
         }
     }
 
+    /// Refuses changes to what belongs to a Git repository itself: its settings and hooks name programs that the next `git`
+    /// command of a person runs. By the path as it was given, the one it leads to, and the folder's own.
+    pub(crate) fn check_change(&self, given: &Inside, real: &Inside) -> Result<(), WorkspaceError> {
+        let inside = given.names().iter().chain(real.names()).map(OsString::as_os_str);
+        if self.path.iter().chain(inside).any(is_git) {
+            Err(WorkspaceError::Protected { path: given.shown() })
+        } else {
+            Ok(())
+        }
+    }
+
     /// Follows the links of `given`. The last name is followed only where `follow_last` says so.
     pub(crate) fn resolve(&self, given: &Inside, follow_last: bool) -> Result<Resolved, WorkspaceError> {
         let mut dirs: Vec<OwnedFd> = Vec::new();
@@ -298,7 +309,7 @@ impl Root {
         self.open_resolved(given, credentials, DIRECTORY, "a directory", |kind| kind == FileType::Directory)
     }
 
-    /// Opens the directory that holds the last name of `given`, made with its parents where it is missing and `create`
+    /// Opens the directory that holds the last name of `given` for a change, made with its parents where it is missing and `create`
     /// is set. Links on the way are followed inside the root; the last name is not looked at.
     pub(crate) fn parent(
         &self,
@@ -309,6 +320,7 @@ impl Root {
         let Some((parent, name)) = given.split_last() else {
             return Err(WorkspaceError::WrongKind { path: ".".into(), found: "the folder itself", expected: "a file" });
         };
+        self.check_change(given, given)?;
         for _ in 0..MOST_TRIES {
             let resolved = match self.resolve(&parent, true) {
                 Ok(resolved) => resolved,
@@ -318,6 +330,7 @@ impl Root {
                 }
             };
             let real = resolved.path.join(name);
+            self.check_change(given, &real)?;
             self.check(given, &real, credentials)?;
             let existing = resolved.path.names().len() - resolved.missing;
             let (old, new) = resolved.path.names().split_at(existing);
@@ -349,6 +362,14 @@ fn make(dir: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
         Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(dir, name, DIRECTORY, Mode::empty()),
         Err(errno) => Err(errno),
     }
+}
+
+/// Whether a name is `.git` to some system: without regard to case, as `git~1` (the short name that some systems give it),
+/// or with characters in it that some systems pass over.
+fn is_git(name: &OsStr) -> bool {
+    let passed_over = |c: &char| matches!(*c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let name: String = name.to_string_lossy().chars().filter(|c| !passed_over(c)).collect();
+    [".git", "git~1"].iter().any(|git| name.trim_end_matches([' ', '.']).eq_ignore_ascii_case(git))
 }
 
 fn changing(given: &Inside) -> WorkspaceError {

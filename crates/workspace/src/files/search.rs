@@ -92,7 +92,7 @@ impl Files {
     }
 }
 
-fn compiled(pattern: &str) -> Result<RegexMatcher, WorkspaceError> {
+pub(super) fn compiled(pattern: &str) -> Result<RegexMatcher, WorkspaceError> {
     let bad = |problem: String| WorkspaceError::BadPattern { what: "pattern", pattern: clipped(pattern), problem };
     if pattern.is_empty() {
         return Err(bad("it is empty; give a regular expression such as `fn \\w+`".into()));

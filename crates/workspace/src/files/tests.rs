@@ -397,6 +397,51 @@ fn credentials_are_closed_by_every_way() {
     assert!(Files::open(&env(), place.root.join("harmless.txt"), FilesOptions::new()).is_err());
 }
 
+#[test]
+fn what_belongs_to_a_repository_is_not_changed() {
+    let place = place();
+    place.put(".git/config", "[core]\n");
+    place.put(".git/HEAD", "ref: refs/heads/main\n");
+    place.put("sub/.git/hooks/pre-commit", "x");
+    place.put(".github/workflows/ci.yml", "on: push\n");
+    place.put("plain/.git", "gitdir: ../elsewhere\n");
+    symlink(".git", place.root.join("docs")).expect("linked");
+    for files in place.both(FilesOptions::new().writable().allow_credentials()) {
+        for path in [
+            ".git/config",
+            ".git/hooks/post-checkout",
+            ".GIT/HEAD",
+            "sub/.git/hooks/pre-commit",
+            "plain/.git",
+            "new/.git",
+            "docs/HEAD",
+            "docs/hooks/new",
+            "git~1/config",
+            ".g\u{200c}it/config",
+        ] {
+            for answer in
+                [files.write(path, "x", &go()), files.edit(path, "ref", "y", &go()), files.delete(path, &go())]
+            {
+                let error = answer.expect_err(path);
+                assert_eq!((error.status(), error.reason().as_str()), (Status::Refused, "protected"), "{path}");
+            }
+        }
+        assert_eq!(fs::read_to_string(place.root.join(".git/HEAD")).unwrap(), "ref: refs/heads/main\n");
+        assert!(!place.root.join("new").exists() && !place.root.join(".git/hooks").exists());
+        assert_eq!(text(files.read(".git/HEAD", None, None, &go())), "ref: refs/heads/main\n");
+        assert_eq!(
+            text(files.edit(".github/workflows/ci.yml", "push", "pull", &go())),
+            "edited .github/workflows/ci.yml: 1 line by 1 at line 1"
+        );
+        place.put(".github/workflows/ci.yml", "on: push\n");
+        assert_eq!(text(files.write(".gitignore", "target\n", &go())).split(' ').nth(1), Some(".gitignore"));
+    }
+    let files = place.files(FilesOptions::new());
+    refused(files.read(".git/config", None, None, &go()), Status::Refused, "Git credentials");
+    let own = Files::open(&env(), place.root.join(".git"), FilesOptions::new().writable()).expect("opens");
+    refused(own.write("hooks/x", "x", &go()), Status::Refused, "repository's own");
+}
+
 /// What a random tree is made of.
 #[derive(Clone, Debug)]
 enum Piece {

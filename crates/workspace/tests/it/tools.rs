@@ -87,6 +87,58 @@ async fn a_command_asks_first_and_is_refused_where_nobody_can_be_asked() {
     assert_eq!((outcome.status, outcome.is_error()), (Status::Completed, false), "an exit code is an answer");
 }
 
+#[tokio::test]
+async fn what_the_arguments_alone_show_is_told_before_anything_starts() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let pipeline = pipeline(folder.path(), CommandOptions::new());
+    for (tool, arguments) in [
+        ("list", json!({"path": "../x"})),
+        ("list", json!({"depth": 0})),
+        ("list", json!({"depth": 11})),
+        ("find", json!({"glob": "[a"})),
+        ("find", json!({"glob": "*", "path": "/etc"})),
+        ("search", json!({"pattern": "a("})),
+        ("search", json!({"pattern": "a", "glob": "{a"})),
+        ("read", json!({"path": "/etc/passwd"})),
+        ("read", json!({"path": "a", "offset": 0})),
+        ("read", json!({"path": "a", "limit": 0})),
+        ("write", json!({"path": "a/../../b", "content": ""})),
+        ("edit", json!({"path": "a", "old": "", "new": "b"})),
+        ("edit", json!({"path": "a", "old": "b", "new": "b"})),
+        ("delete", json!({"path": ".."})),
+    ] {
+        let outcome = run(&pipeline, tool, arguments.clone()).await;
+        let told = (outcome.status, outcome.stage, outcome.reason.clone());
+        assert_eq!(told, (Status::Mistaken, Stage::Arguments, Some(Reason::InvalidArguments)), "{tool} {arguments}");
+    }
+    for (tool, arguments, reason) in [
+        ("read", json!({"path": "x/.env"}), "credentials"),
+        ("write", json!({"path": ".git/hooks/pre-commit", "content": "x"}), "protected"),
+        ("delete", json!({"path": ".git/config"}), "protected"),
+    ] {
+        let outcome = run(&pipeline, tool, arguments.clone()).await;
+        let told = (outcome.status, outcome.stage, outcome.reason.clone());
+        assert_eq!(told, (Status::Refused, Stage::Arguments, Some(Reason::from(reason))), "{tool} {arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_out_of_time_has_failed_with_what_it_wrote() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let pipeline = pipeline(folder.path(), CommandOptions::new().shell().approval(Approval::Unsandboxed));
+    let endless = json!({"argv": ["sh", "-c", "echo begun; exec sleep 4714"], "timeout_seconds": 1});
+    let outcome = run(&pipeline, "run_command", endless).await;
+    assert_eq!((outcome.status, outcome.reason.clone()), (Status::Failed, Some(Reason::Timeout)));
+    assert!(
+        outcome.text().starts_with("out of time after 1 seconds") && outcome.text().contains("begun"),
+        "{outcome:?}"
+    );
+    assert_eq!((&outcome.facts["timed_out"], &outcome.facts["sandbox"]), (&json!(true), &json!("L1")));
+    assert!(outcome.origin.is_untrusted(), "it may have written what files hold");
+    let outcome = run(&pipeline, "run_command", json!({"argv": ["sh", "-c", "exit 3"]})).await;
+    assert_eq!((outcome.status, &outcome.facts["exit_code"]), (Status::Completed, &json!(3)));
+}
+
 #[test]
 fn writing_is_there_only_where_it_was_granted() {
     let folder = tempfile::tempdir().expect("a temporary directory");
