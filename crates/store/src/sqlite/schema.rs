@@ -1,8 +1,9 @@
 //! The file: its tables, its stamp, and how a connection to it is opened.
 
-use super::turns::Turns;
+use super::turns::{Turns, private};
 use crate::error::{Result, StoreError};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,6 +68,10 @@ pub(super) fn open_writer(path: &Path, turns: &Turns, patience: Duration) -> Res
 }
 
 fn try_open_writer(path: &Path) -> Result<Connection> {
+    // SQLite would let everybody read what it makes; its write-ahead log takes the permissions of the file. Only a file
+    // that is not there is opened here: closing one would take SQLite's own locks on it away. What goes wrong with the
+    // making, SQLite meets again and tells.
+    let _ = private(OpenOptions::new().write(true).create_new(true)).open(path);
     let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     let fresh = check_stamp(path, &connection)? == 0;
     let begin = |error| failed("opening the store", error);

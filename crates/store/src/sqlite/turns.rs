@@ -21,7 +21,7 @@ impl Turns {
         let open = |suffix: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(suffix);
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(name)
+            private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(name)
         };
         Ok(Turns { next: open("-next")?, turn: open("-turn")? })
     }
@@ -34,6 +34,13 @@ impl Turns {
         taken?;
         Ok(Turn(self))
     }
+}
+
+/// A file that is made is its owner's alone.
+pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }
 
 /// The turn: dropping it gives it to the next process.

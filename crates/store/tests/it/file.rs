@@ -25,6 +25,25 @@ async fn what_was_written_is_there_after_opening_again() {
     assert_eq!(store.cell(&key("count")).await.unwrap().unwrap().version, 3);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_made_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = folder.path().join("store.sqlite");
+    let store = open(&file);
+    store.commit(batch("x", 0, 1)).await.unwrap();
+    let mut found: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().permissions().mode() & 0o777))
+        .collect();
+    found.sort();
+    let wanted = ["", "-next", "-shm", "-turn", "-wal"].map(|end| (format!("store.sqlite{end}"), 0o600));
+    assert_eq!(found, wanted);
+}
+
 #[tokio::test]
 async fn a_newer_schema_is_refused_and_so_is_a_foreign_file() {
     let folder = tempfile::tempdir().unwrap();
