@@ -133,11 +133,11 @@ impl Accumulator {
         self.usage
     }
 
-    /// The finished turn, with ids of ours for the turn, its items and its calls.
+    /// The finished turn, with ids of ours for the turn, its items and its calls. A call without a name is one of the tool
+    /// `unnamed`: the model is told that there is no such tool, and the run goes on.
     ///
     /// # Errors
     /// The [`ProviderError`] that broke the answer off, or one of kind *interrupted* where it ended without its end.
-    /// A call without a name is one of kind *protocol*.
     pub fn finish(self, provider: &ProviderId, env: &Env) -> Result<Turn, ProviderError> {
         let finished = match self.end {
             Some(End::Finished(finished)) => finished,
@@ -163,18 +163,11 @@ impl Accumulator {
                     said(text)
                 }
                 Place::Call(call) => {
-                    let Some(name) = call.name else {
-                        return Err(ProviderError::new(
-                            ErrorKind::Protocol,
-                            provider.clone(),
-                            "the answer holds a tool call without a name",
-                        ));
-                    };
                     calls += 1;
                     ItemBody::ToolCall(ToolCall {
                         id: env.new_id(),
                         provider_id: call.provider_id,
-                        name: ToolName::from(name),
+                        name: ToolName::from(call.name.unwrap_or_else(|| UNNAMED.to_owned())),
                         arguments: Arguments::from_text(call.arguments),
                         native: call.native,
                     })
@@ -201,6 +194,10 @@ impl Accumulator {
         })
     }
 }
+
+/// What a call without a name is called. No tool has this name, so that the model hears of its mistake as of any unknown
+/// tool; and unlike an empty one it can be sent back to every provider.
+const UNNAMED: &str = "unnamed";
 
 fn said(text: String) -> ItemBody {
     ItemBody::Message(Message { role: Role::Assistant, parts: vec![Part::text(text)], native: None })
@@ -264,6 +261,16 @@ mod tests {
         assert_eq!(turn.stop, StopReason::ToolCalls, "an answer that asks for tools is a tool turn, whatever it says");
         let ids: std::collections::HashSet<_> = turn.calls().map(|call| &call.id).collect();
         assert_eq!(ids.len(), 2);
+    }
+
+    #[test]
+    fn a_call_without_a_name_is_a_call_all_the_same() {
+        let nameless = CallDelta { index: 0, arguments: "{}".into(), ..CallDelta::default() };
+        let events = [TurnEvent::Call(nameless), call(1, "b", "list", "{}"), finished(StopReason::End)];
+        let turn = fold(&events).expect("a whole answer");
+        let names: Vec<_> = turn.calls().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["unnamed", "list"]);
+        assert_eq!(turn.stop, StopReason::ToolCalls);
     }
 
     #[test]
