@@ -219,6 +219,10 @@ impl ChatProvider {
         }
         let request_id = placet_wire::request_id(&response.headers);
         let decoder = openai_chat::decode_events(asked.dialect, asked.names.clone());
+        if is_page(&response) {
+            let page = response.excerpt(ERROR_BYTES).await;
+            return Err(asked.early(openai_chat::decode_page(&asked.dialect.provider, &page.bytes), request_id));
+        }
         if is_json(&response) {
             let body = response.bytes(ANSWER_BYTES).await.map_err(|error| asked.failure(&error))?;
             let events = openai_chat::decode_response(&asked.dialect.provider, asked.names.clone(), &body);
@@ -230,6 +234,7 @@ impl ChatProvider {
             env: asked.context.env.clone(),
             body: Some(response.body),
             decoder,
+            has_begun: false,
             ready: VecDeque::new(),
             redactor: asked.redactor(),
             provider: asked.dialect.provider.clone(),
@@ -371,6 +376,8 @@ struct Reading {
     env: Env,
     body: Option<Body>,
     decoder: EventDecoder,
+    /// Whether anything but spaces has come.
+    has_begun: bool,
     ready: VecDeque<TurnEvent>,
     redactor: Redactor,
     provider: ProviderId,
@@ -392,6 +399,10 @@ impl Reading {
             };
             let mut events = Vec::new();
             match piece {
+                Some(Ok(bytes)) if self.begins_a_page(&bytes) => {
+                    self.body = None;
+                    events.push(TurnEvent::Failed(Box::new(openai_chat::decode_page(&self.provider, &bytes))));
+                }
                 Some(Ok(bytes)) => self.decoder.push(&bytes, &mut events),
                 Some(Err(error)) if !self.decoder.is_whole() => {
                     self.body = None;
@@ -411,6 +422,13 @@ impl Reading {
                 self.ready.push_back(event);
             }
         }
+    }
+
+    /// Whether an answer begins with these bytes that is a web page, whatever its headers say: no event begins with `<`.
+    fn begins_a_page(&mut self, bytes: &[u8]) -> bool {
+        let first = bytes.trim_ascii_start().first().filter(|_| !self.has_begun);
+        self.has_begun |= first.is_some();
+        first == Some(&b'<')
     }
 
     /// Reads the end of the body, which usually is here already, so that the connection can serve the next request. A server
@@ -448,6 +466,12 @@ fn is_json(response: &Response) -> bool {
     response.header("content-type").is_some_and(|kind| kind.trim_start().starts_with("application/json"))
 }
 
+fn is_page(response: &Response) -> bool {
+    response
+        .header("content-type")
+        .is_some_and(|kind| kind.trim_start().get(..9).is_some_and(|kind| kind.eq_ignore_ascii_case("text/html")))
+}
+
 fn redactor(key: Option<&Secret>) -> Redactor {
     let mut secrets = SecretRegistry::new();
     if let Some(key) = key {
@@ -475,7 +499,11 @@ fn redact(mut error: ProviderError, redactor: &Redactor) -> ProviderError {
     // What was expected is not there, so what is there says most.
     if let (ErrorKind::Protocol, Some(raw)) = (&error.kind, &error.raw) {
         let excerpt: String = raw.chars().take(EXCERPT_CHARS).collect();
-        error.message = format!("{}: {excerpt:?}", error.message);
+        let excerpt = format!(": {excerpt:?}");
+        // An error may come here a second time on its way.
+        if !error.message.ends_with(&excerpt) {
+            error.message.push_str(&excerpt);
+        }
     }
     error
 }

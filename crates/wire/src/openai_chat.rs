@@ -18,7 +18,7 @@ mod decode;
 mod encode;
 
 pub use crate::failure::decode_error;
-pub use decode::{EventDecoder, ListedModel, decode_models, decode_response};
+pub use decode::{EventDecoder, ListedModel, decode_models, decode_page, decode_response};
 pub use encode::encode_request;
 
 use crate::names::Names;

@@ -148,6 +148,9 @@ async fn what_does_not_pass_is_not_tried_again() {
         (failure(429, "insufficient_quota"), ErrorKind::QuotaExhausted),
         (failure(400, "context_length_exceeded"), ErrorKind::ContextLength),
         (Answer::bytes(200, "application/json", "<html>"), ErrorKind::Protocol),
+        (Answer::bytes(200, "text/html; charset=utf-8", "<!doctype html>"), ErrorKind::Protocol),
+        (Answer::bytes(200, "Text/HTML", ""), ErrorKind::Protocol),
+        (Answer::stream(["  ", "\n<html><body>hello</body></html>"]), ErrorKind::Protocol),
     ] {
         let bench = Bench::new([answer.header("x-request-id", "req_9")]).await;
         let error = bench.error().await;
@@ -155,6 +158,10 @@ async fn what_does_not_pass_is_not_tried_again() {
         assert_eq!(error.request_id.as_deref(), Some("req_9"), "{error:?}");
         assert!(!error.hints.is_empty(), "{error:?}");
         assert_eq!(bench.upstream.received().len(), 1, "{kind}");
+        if kind == ErrorKind::Protocol {
+            assert!(error.hints.iter().any(|hint| hint.ends_with("it usually ends with /v1")), "{error:?}");
+            assert!(error.message.matches("html").count() <= 2, "the excerpt is told once: {error:?}");
+        }
     }
 }
 

@@ -115,10 +115,22 @@ pub fn decode_models(provider: &ProviderId, body: &[u8]) -> Result<Vec<ListedMod
     Ok(models.collect())
 }
 
+/// What a person can do about an answer of something that is no such API.
+const BASE_URL_HINT: &str = "check that the base URL points to an OpenAI-compatible API; it usually ends with /v1";
+
+/// The error that a web page in place of an answer is, of kind *protocol*: whoever sent it will send it again.
+#[must_use]
+pub fn decode_page(provider: &ProviderId, body: &[u8]) -> ProviderError {
+    let mut failure = ProviderError::new(ErrorKind::Protocol, provider.clone(), "the answer is a web page, not JSON")
+        .with_hint(BASE_URL_HINT);
+    failure.raw = Some(cut(&String::from_utf8_lossy(body), RAW_BYTES));
+    failure
+}
+
 fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
     let mut failure =
         ProviderError::new(ErrorKind::Protocol, provider.clone(), format!("the answer is not JSON ({error})"))
-            .with_hint("check that the base URL points to an OpenAI-compatible API; it usually ends with /v1");
+            .with_hint(BASE_URL_HINT);
     failure.raw = Some(cut(text, RAW_BYTES));
     failure
 }
