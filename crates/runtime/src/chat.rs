@@ -6,6 +6,7 @@ use crate::launch::FirstTurn;
 use crate::request::{ModelChoice, RunBuilder};
 use crate::run_loop::millis;
 use crate::runtime::Runtime;
+use crate::turn::{self, TurnSize};
 use futures_util::StreamExt;
 use placet_core::event::TurnCompleted;
 use placet_core::{Accumulator, Item, ItemId, ProviderState, ToolResult, Turn, TurnRequest};
@@ -81,7 +82,9 @@ impl Chat {
         context.cancel = builder.extras.cancel;
         let mut answer = Accumulator::new();
         let mut events = plan.provider.ask(Arc::new(request), context).await?;
+        let mut size = TurnSize::default();
         while let Some(event) = events.next().await {
+            size.add(&event).map_err(|problem| turn::too_large(&*plan.provider, problem))?;
             answer.push(&event);
         }
         let turn = answer.finish(plan.provider.id(), env)?;

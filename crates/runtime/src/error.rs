@@ -74,7 +74,8 @@ pub enum RuntimeError {
         /// The run.
         run: RunId,
     },
-    /// The provider refused or broke off a turn that was asked outside of a run.
+    /// The provider refused or broke off a turn that was asked outside of a run; or cannot be asked from here to go on
+    /// with a resumed one, which then was left as it is.
     #[error(transparent)]
     Provider(#[from] ProviderError),
     /// A journal could not be read.

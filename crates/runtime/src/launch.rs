@@ -130,6 +130,7 @@ fn activate(
         cancel: extras.cancel,
         leave: extras.leave,
         deadline,
+        untried: plan.resumed,
         broken: Broken::default(),
     }
 }

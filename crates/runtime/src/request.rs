@@ -258,7 +258,7 @@ impl RunBuilder {
         };
         self.check(&registry, &mut problems);
         match target {
-            Some((provider, model)) if problems.is_empty() => Ok(Plan { provider, model, registry }),
+            Some((provider, model)) if problems.is_empty() => Ok(Plan { provider, model, registry, resumed: false }),
             _ => Err(RuntimeError::Wiring { problems: Problems(problems) }),
         }
     }
@@ -341,6 +341,8 @@ pub(crate) struct Plan {
     pub(crate) provider: SharedProvider,
     pub(crate) model: String,
     pub(crate) registry: Registry,
+    /// Whether it goes on with a run that another process began.
+    pub(crate) resumed: bool,
 }
 
 impl IntoFuture for RunBuilder {

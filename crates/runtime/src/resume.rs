@@ -92,7 +92,7 @@ impl ResumeBuilder {
     /// [`RuntimeError::NotFound`] where there is no such run, [`RuntimeError::Ended`] where it has ended,
     /// [`RuntimeError::Held`] where a live owner holds it, [`RuntimeError::GrantsDiffer`] where it was started with other
     /// capabilities, [`RuntimeError::Wiring`] where its provider is unknown or the grants do not fit together; and those
-    /// of journal and store.
+    /// of journal and store, [`ObserveError::NotTheEnd`] among them where the list of runs remembers that it ended.
     pub async fn start(self) -> Result<RunHandle> {
         let shared = self.runtime.0.clone();
         let run = self.run;
@@ -101,6 +101,7 @@ impl ResumeBuilder {
         if let Some(end) = state.ending() {
             return Err(RuntimeError::Ended { run, end: end.clone() });
         }
+        check_end(&shared, &journal).await?;
         let Some(started) = state.started().cloned() else {
             return Err(RuntimeError::internal(format!("the journal of {run} does not begin with its start")));
         };
@@ -124,7 +125,7 @@ impl ResumeBuilder {
         let taken_up = take_up(shared.clone(), &journal, state, lease, &registry);
         match taken_up.await {
             Ok(journal) => {
-                let plan = Plan { provider, model: started.model.clone(), registry };
+                let plan = Plan { provider, model: started.model.clone(), registry, resumed: true };
                 Ok(launch::go_on(shared, Arc::new(journal), started, plan, self.extras, lifecycle))
             }
             Err(error) => {
@@ -141,7 +142,9 @@ impl ResumeBuilder {
     /// Takes the run up and waits for its end. Dropping this future cancels the run.
     ///
     /// # Errors
-    /// As [`ResumeBuilder::start`] and [`RunHandle::wait`].
+    /// As [`ResumeBuilder::start`] and [`RunHandle::wait`]; [`RuntimeError::Provider`] where the first turn that is asked
+    /// shows that the provider cannot be asked from here (no key, no network, nothing of that name): the run is left as it
+    /// is, to be resumed where it can.
     pub async fn finish(self) -> Result<RunResult> {
         let handle = self.start().await?;
         let cancel = handle.cancellation().drop_guard();
@@ -169,6 +172,20 @@ impl fmt::Debug for ResumeBuilder {
 async fn read(shared: &Shared, run: &RunId) -> Result<Journal> {
     match Journal::read(&*shared.store, &shared.tenant, run).await {
         Err(ObserveError::NotFound { run }) => Err(RuntimeError::NotFound { run }),
+        other => Ok(other?),
+    }
+}
+
+/// That nothing was cut off the journal's end: going on would cover it up.
+async fn check_end(shared: &Shared, journal: &Journal) -> Result<()> {
+    match journal.check_end(&*shared.store, &shared.tenant).await {
+        Err(error @ ObserveError::NotTheEnd { .. }) => {
+            // It may have ended since it was read.
+            match read(shared, journal.run()).await?.state().ending() {
+                Some(end) => Err(RuntimeError::Ended { run: journal.run().clone(), end: end.clone() }),
+                None => Err(error.into()),
+            }
+        }
         other => Ok(other?),
     }
 }

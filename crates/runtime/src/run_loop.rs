@@ -12,8 +12,8 @@ use placet_core::event::{
     CallRequested, EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted,
 };
 use placet_core::{
-    Accumulator, Diagnose, Env, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice, ToolDefinition,
-    TurnRequest, Usage,
+    Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice,
+    ToolDefinition, TurnRequest, Usage,
 };
 use placet_models::{AskContext, SharedProvider};
 use placet_observe::{Failure, RunResult};
@@ -39,6 +39,8 @@ pub(crate) struct ActiveRun {
     pub(crate) leave: CancellationToken,
     /// When its time is up, on the environment's steady clock.
     pub(crate) deadline: Option<Duration>,
+    /// Whether the run was resumed and its provider has not answered since.
+    pub(crate) untried: bool,
     /// The turn that broke off, if one did.
     pub(crate) broken: Broken,
 }
@@ -136,6 +138,7 @@ impl ActiveRun {
                 return Ok(());
             }
         };
+        let untried = std::mem::replace(&mut self.untried, false);
         match finished {
             Ok(turn) => self.journal.append(EventBody::TurnCompleted(Box::new(TurnCompleted {
                 number,
@@ -144,6 +147,10 @@ impl ActiveRun {
                 omitted: watcher.omitted(),
                 took_ms: millis(self.env.clock().steady().saturating_sub(began)),
             }))),
+            Err(error) if untried && is_of_this_place(&error) => {
+                self.journal.commit().await?;
+                Err(RuntimeError::Provider(self.redacted(error)))
+            }
             Err(error) => {
                 self.broken = Broken { text: said(text), usage, failure: Some(self.failure(&error)) };
                 Ok(())
@@ -281,6 +288,18 @@ impl ActiveRun {
             hints: error.hints().iter().map(|hint| redact(hint)).collect(),
         }
     }
+
+    fn redacted(&self, mut error: ProviderError) -> ProviderError {
+        let redact = |text: &mut String| *text = self.redactor.redact_text(text).into_owned();
+        redact(&mut error.message);
+        error.hints.iter_mut().chain(&mut error.raw).for_each(redact);
+        error
+    }
+}
+
+/// Whether an error says nothing of the run, but that its provider cannot be asked from where it was resumed.
+fn is_of_this_place(error: &ProviderError) -> bool {
+    matches!(error.kind, ErrorKind::Authentication | ErrorKind::NotFound | ErrorKind::Wiring | ErrorKind::Network)
 }
 
 fn said(text: String) -> Option<String> {

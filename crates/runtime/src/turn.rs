@@ -3,14 +3,19 @@
 use crate::journal::JournalWriter;
 use futures_util::StreamExt;
 use placet_core::event::{Delta, EventBody, RetryStarted};
-use placet_core::{Accumulator, ProviderError, TurnEvent, TurnRequest};
+use placet_core::{Accumulator, ErrorKind, ProviderError, TurnEvent, TurnRequest};
 use placet_models::{AskContext, AskObserver, ModelProvider};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How large the answer of one turn may be, in bytes of JSON: half of what a store takes as one value, since the record of
+/// the turn holds more than the answer.
+pub(crate) const TURN_BYTES: usize = 8 << 20;
 
 /// Asks for one turn and folds its events into `answer`, showing them on the way. Nothing is run.
 ///
 /// # Errors
-/// What the provider refused the request with. An answer that breaks off is told by the fold.
+/// What the provider refused the request with, or one of kind *limit reached* for an answer above [`TURN_BYTES`], of which
+/// no more is read. An answer that breaks off is told by the fold.
 pub(crate) async fn stream(
     provider: &dyn ModelProvider,
     request: Arc<TurnRequest>,
@@ -19,13 +24,67 @@ pub(crate) async fn stream(
     answer: &mut Accumulator,
 ) -> Result<(), ProviderError> {
     let mut events = provider.ask(request, context).await?;
+    let mut size = TurnSize::default();
     while let Some(event) = events.next().await {
+        size.add(&event).map_err(|problem| too_large(provider, problem))?;
         answer.push(&event);
         if let Some(shown) = shown(event) {
             journal.live(shown);
         }
     }
     Ok(())
+}
+
+/// How large the answer of a turn is so far.
+#[derive(Debug, Default)]
+pub(crate) struct TurnSize(usize);
+
+impl TurnSize {
+    /// Adds what an event brings. Only what is kept in the record of the turn counts, as it is written there.
+    pub(crate) fn add(&mut self, event: &TurnEvent) -> Result<(), TooLarge> {
+        self.0 += match event {
+            TurnEvent::Text(delta) | TurnEvent::Refusal(delta) | TurnEvent::Reasoning(delta) => written(&delta.text),
+            TurnEvent::Call(delta) => {
+                let native = delta.native.as_ref().map_or(0, json_size);
+                let texts = delta.name.iter().chain(&delta.provider_id).map(|text| written(text));
+                written(&delta.arguments) + native + texts.sum::<usize>()
+            }
+            TurnEvent::ReasoningState(state) => json_size(&state.native),
+            TurnEvent::Whole(whole) => json_size(&whole.body),
+            TurnEvent::Finished(finished) => json_size(finished),
+            _ => 0,
+        };
+        if self.0 > TURN_BYTES { Err(TooLarge) } else { Ok(()) }
+    }
+}
+
+/// An answer is above [`TURN_BYTES`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+/// The error that ends such a turn.
+pub(crate) fn too_large(provider: &dyn ModelProvider, _: TooLarge) -> ProviderError {
+    let message = format!(
+        "the answer is larger than {} MiB, the most that one turn may hold; the connection was closed",
+        TURN_BYTES >> 20
+    );
+    ProviderError::new(ErrorKind::LimitReached, provider.id().clone(), message)
+        .with_hint("Limit the output of one turn, or ask for the work in smaller pieces.")
+}
+
+/// How many bytes a text takes in JSON, without its quotes.
+fn written(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(escaped).sum()
+}
+
+/// How many bytes a value takes in JSON; one that cannot be written is none of a record.
+fn json_size(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |bytes| bytes.len())
 }
 
 /// What readers see of an event; what is whole they see in the finished turn.

@@ -498,3 +498,21 @@ async fn a_text_run_is_two_commits_and_a_run_of_one_tool_at_most_four() {
         assert_eq!(*commits.0.lock().unwrap(), expected, "{effect:?}, watched: {watched}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_no_store_could_keep_ends_the_run_as_failed() {
+    // Control characters take six bytes each in a record: it is what is written that counts.
+    for piece in ["x".repeat(1 << 20), "\u{1}".repeat(1 << 18)] {
+        let world = world();
+        let turn = ScriptTurn { text: vec![piece; 9], ..Default::default() };
+        let result = world.runtime(vec![turn.clone()]).run("scripted:m").input("go").await.unwrap();
+        let failure = result.failure.as_ref().unwrap();
+        assert_eq!(result.end, Ending::Failed);
+        assert_eq!(failure.kind, ErrorKind::LimitReached);
+        assert!(failure.message.contains("larger than 8 MiB"), "{}", failure.message);
+        world.check(&result).await;
+
+        let asked = world.runtime(vec![turn]).chat("scripted:m").add("go").ask(|with| with).await;
+        assert!(matches!(&asked, Err(RuntimeError::Provider(error)) if error.kind == ErrorKind::LimitReached));
+    }
+}

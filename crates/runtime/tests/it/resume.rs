@@ -287,3 +287,84 @@ async fn a_run_that_is_left_within_a_turn_asks_it_again() {
     assert!(matches!(handle.wait().await, Err(RuntimeError::Left { .. })));
     assert_eq!(two.second.resume(run).await.unwrap().text, "all done");
 }
+
+/// Refuses everything with an error of one kind.
+#[derive(Debug)]
+struct Refusing(placet_core::ProviderId, ErrorKind);
+
+#[async_trait::async_trait]
+impl ModelProvider for Refusing {
+    fn id(&self) -> &placet_core::ProviderId {
+        &self.0
+    }
+
+    async fn ask(
+        &self,
+        _: Arc<placet_core::TurnRequest>,
+        _: placet_models::AskContext,
+    ) -> Result<placet_models::TurnStream, placet_core::ProviderError> {
+        Err(placet_core::ProviderError::new(self.1.clone(), self.0.clone(), "not from here"))
+    }
+
+    async fn models(
+        &self,
+        _: placet_models::AskContext,
+    ) -> Result<Vec<placet_models::ModelListing>, placet_core::ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+/// A run that was left within its first turn.
+async fn left(two: &TwoProcesses) -> RunId {
+    let silent: Arc<dyn ModelProvider> = Arc::new(Silent { id: "scripted".into(), dropped: Arc::default() });
+    let handle = two.first.run((silent, "m")).input("go").start().await.unwrap();
+    let run = handle.id().clone();
+    handle.leave();
+    assert!(matches!(handle.wait().await, Err(RuntimeError::Left { .. })));
+    run
+}
+
+#[tokio::test]
+async fn a_resumption_whose_provider_cannot_be_asked_leaves_the_run() {
+    let two = two_processes(vec![ScriptTurn::text("all done")]);
+    let run = left(&two).await;
+    for kind in [ErrorKind::Authentication, ErrorKind::NotFound, ErrorKind::Wiring, ErrorKind::Network] {
+        let refusing = Arc::new(Refusing("scripted".into(), kind.clone()));
+        let refused = two.second.resume(run.clone()).provider(refusing).await;
+        let Err(RuntimeError::Provider(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!((error.kind, error.message.as_str()), (kind, "not from here"));
+    }
+    // Its lease was given back each time.
+    assert_eq!(two.second.resume(run).await.unwrap().text, "all done");
+
+    let run = left(&two).await;
+    let refusing = Arc::new(Refusing("scripted".into(), ErrorKind::ContextLength));
+    let failed = two.second.resume(run).provider(refusing).await.unwrap();
+    assert_eq!(failed.end, Ending::Failed, "what is wrong with the run itself ends it");
+}
+
+#[tokio::test]
+async fn a_run_whose_end_was_cut_off_is_not_resumed() {
+    let world = world();
+    let runtime = world.runtime(vec![ScriptTurn::text("done")]);
+    let run = runtime.run("scripted:m").input("go").await.unwrap().run;
+    let journal = world.journal(&run).await;
+    let log = placet_observe::layout::journal(&Tenant::new(""), &run);
+    let mut batch = placet_store::Batch::new();
+    batch.delete_log(log.clone());
+    let kept = &journal.records()[..journal.records().len() - 1];
+    for record in kept {
+        batch.append(&log, placet_store::Value::new(placet_observe::RECORD_FORMAT, record.sealed.to_bytes()));
+    }
+    world.store.commit(batch).await.unwrap();
+    let refused = runtime.resume(run.clone()).start().await.unwrap_err();
+    assert!(
+        matches!(
+            &refused,
+            RuntimeError::Journal(placet_observe::ObserveError::NotTheEnd { found: 2, expected: 3, .. })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(world.journal(&run).await.records(), kept, "nothing was written");
+}
