@@ -5,6 +5,8 @@ use futures_util::StreamExt;
 use placet_core::event::{Delta, EventBody, RetryStarted};
 use placet_core::{Accumulator, ErrorKind, ProviderError, TurnEvent, TurnRequest};
 use placet_models::{AskContext, AskObserver, ModelProvider};
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How large the answer of one turn may be, in bytes of JSON: half of what a store takes as one value, since the record of
@@ -37,12 +39,29 @@ pub(crate) async fn stream(
 
 /// How large the answer of a turn is so far.
 #[derive(Debug, Default)]
-pub(crate) struct TurnSize(usize);
+pub(crate) struct TurnSize {
+    bytes: usize,
+    /// The places of the answer: each becomes an item of its own.
+    places: HashSet<(u32, Discriminant<TurnEvent>)>,
+}
+
+/// More than what an item takes in the record besides its content: its ids, its origin, the names of its fields.
+const ITEM_BYTES: usize = 512;
 
 impl TurnSize {
     /// Adds what an event brings. Only what is kept in the record of the turn counts, as it is written there.
     pub(crate) fn add(&mut self, event: &TurnEvent) -> Result<(), TooLarge> {
-        self.0 += match event {
+        let index = match event {
+            TurnEvent::Text(delta) | TurnEvent::Refusal(delta) | TurnEvent::Reasoning(delta) => Some(delta.index),
+            TurnEvent::Call(delta) => Some(delta.index),
+            TurnEvent::ReasoningState(state) => Some(state.index),
+            TurnEvent::Whole(whole) => Some(whole.index),
+            _ => None,
+        };
+        if index.is_some_and(|index| self.places.insert((index, discriminant(event)))) {
+            self.bytes += ITEM_BYTES;
+        }
+        self.bytes += match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) | TurnEvent::Reasoning(delta) => written(&delta.text),
             TurnEvent::Call(delta) => {
                 let native = delta.native.as_ref().map_or(0, json_size);
@@ -54,7 +73,7 @@ impl TurnSize {
             TurnEvent::Finished(finished) => json_size(finished),
             _ => 0,
         };
-        if self.0 > TURN_BYTES { Err(TooLarge) } else { Ok(()) }
+        if self.bytes > TURN_BYTES { Err(TooLarge) } else { Ok(()) }
     }
 }
 
@@ -127,5 +146,41 @@ impl AskObserver for TurnWatcher {
 
     fn omitted(&self, what: &str) {
         self.omitted.lock().unwrap_or_else(PoisonError::into_inner).push(what.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use placet_core::Env;
+    use placet_core::env::ManualClock;
+    use placet_core::turn::{CallDelta, TextDelta, TurnFinished};
+    use placet_core::{StopReason, Timestamp};
+
+    /// What is counted is never less than what the items take as they are written.
+    #[test]
+    fn the_size_of_an_answer_is_at_least_that_of_its_items() {
+        let text = |index: u32| TextDelta { index, text: "\u{1}\"\\\n\u{1f}\u{8}\u{c}\u{7f}é😀".into() };
+        let call = |index: u32| CallDelta {
+            index,
+            name: Some("a".into()),
+            arguments: "{\"b\":\"\\u0001\"}".into(),
+            ..Default::default()
+        };
+        let (mut size, mut answer) = (TurnSize::default(), Accumulator::new());
+        let finished = TurnFinished { stop: StopReason::ToolCalls, provider_state: None };
+        let events = (0..200).flat_map(|place| {
+            [TurnEvent::Reasoning(text(place)), TurnEvent::Text(text(place)), TurnEvent::Call(call(place))]
+        });
+        for event in events.chain([TurnEvent::Finished(finished)]) {
+            size.add(&event).unwrap();
+            answer.push(&event);
+        }
+        let env = Env::deterministic(ManualClock::new(Timestamp::EPOCH), 1);
+        let turn = answer.finish(&"p".into(), &env).unwrap();
+        assert!(turn.items.len() >= 400, "{}", turn.items.len());
+        assert!(size.bytes >= json_size(&turn.items), "{} < {}", size.bytes, json_size(&turn.items));
     }
 }
