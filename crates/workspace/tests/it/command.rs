@@ -6,6 +6,7 @@ use placet_workspace::command::{CommandCall, CommandOptions, ProcessLimits};
 use placet_workspace::{Answer, Approval, Commands, Files, FilesOptions, WorkspaceError};
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +53,21 @@ fn group_members(group: u32) -> Vec<u32> {
         }
     }
     found
+}
+
+/// Waits until a group has no member left: a process that was sent a kill is gone a moment later, not at once. One that
+/// never goes lets the test run out of its time.
+async fn group_is_gone(group: u32) {
+    while !group_members(group).is_empty() {
+        Env::system().sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Waits until no living process has this word among its arguments.
+async fn none_runs_with(word: &str) {
+    while runs_with(word) {
+        Env::system().sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Whether a living process has this word among its arguments.
@@ -180,9 +196,9 @@ async fn out_of_time_the_whole_group_ends() {
     let answer = place.answer(&CommandCall { timeout_seconds: Some(1), ..script(text) }).await.expect("answers");
     assert!(answer.text.starts_with("out of time after 1 seconds"), "{}", answer.text);
     assert_eq!(answer.facts["timed_out"], true);
-    assert_eq!(group_members(told_group(&answer.text)), [0_u32; 0]);
+    group_is_gone(told_group(&answer.text)).await;
     for number in 1..=6 {
-        assert!(!runs_with(&format!("4711.00{number}")), "4711.00{number} is still there: {}", answer.text);
+        none_runs_with(&format!("4711.00{number}")).await;
     }
 }
 
@@ -193,7 +209,7 @@ async fn what_it_leaves_in_the_background_ends_with_it() {
         place.answer(&script("echo group $$; sleep 4712.001 & nohup sleep 4712.002 >/dev/null 2>&1 & echo done")).await;
     let answer = answer.expect("runs");
     assert!(answer.text.starts_with("exit code 0\n") && answer.text.ends_with("done\n"), "{}", answer.text);
-    assert_eq!(group_members(told_group(&answer.text)), [0_u32; 0]);
+    group_is_gone(told_group(&answer.text)).await;
     assert!(!runs_with("4712.001") && !runs_with("4712.002"));
 }
 
@@ -223,7 +239,7 @@ async fn cancelled_or_dropped_it_ends_with_all_its_processes() {
     });
     let answer = answer.expect("answers");
     assert!(answer.text.starts_with("cancelled"), "{}", answer.text);
-    assert_eq!(group_members(group), [0_u32; 0]);
+    group_is_gone(group).await;
 
     fs::remove_file(&file).expect("removed");
     let cancel = CancellationToken::new();
@@ -232,8 +248,8 @@ async fn cancelled_or_dropped_it_ends_with_all_its_processes() {
         answer = running => panic!("ended by itself: {answer:?}"),
         text = told_in(&file) => told_group(&text),
     };
-    assert_eq!(group_members(group), [0_u32; 0], "dropped");
-    assert!(!runs_with("4713.001"));
+    group_is_gone(group).await;
+    none_runs_with("4713.001").await;
 }
 
 #[tokio::test]
