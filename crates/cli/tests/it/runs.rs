@@ -104,7 +104,9 @@ fn a_limit_keeps_everything_and_has_its_own_exit_code() {
 #[test]
 fn a_text_that_broke_off_is_shown_to_its_last_letter() {
     let bench = Bench::new();
-    let model = bench.script(json!([{ "text": ["The password: ", "hunter2", "abcd end of my ", "longish answer here"], "cut": true }]));
+    let model = bench.script(
+        json!([{ "text": ["The password: ", "hunter2", "abcd end of my ", "longish answer here"], "cut": true }]),
+    );
     let said = "The password: hunter2abcd end of my longish answer here";
     let ran = bench.placet(&["run", "Hi", "--model", &model]).ended_with(1);
     assert!(ran.out.contains(said), "{ran:#?}");
