@@ -35,7 +35,7 @@
 //! | [`observe`] | journals: replay, diff, export, audit |
 //! | `workspace` | files, commands and a calculator as capabilities; a feature |
 //! | [`core`] | the words that all of these speak in |
-//! | [`test`] | scripted models, a manual clock and checks on journals, for your own tests |
+//! | [`mod@test`] | scripted models, a manual clock and checks on journals, for your own tests |
 
 pub use placet_core as core;
 pub use placet_models as models;
