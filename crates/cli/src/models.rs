@@ -6,7 +6,7 @@ use crate::house::House;
 use crate::output::printable;
 use crate::vars;
 use placet_core::{Diagnose, ProviderError};
-use placet_models::chat::ollama_base_url;
+use placet_models::chat::vendor_base_url;
 use placet_models::{Lookup, ModelRef, Providers, SharedProvider, choose as choose_model, vendor::vendor};
 use placet_net::{Client, ClientOptions, ProxySettings, Url};
 use std::sync::Arc;
@@ -89,12 +89,7 @@ fn named_provider(flag: Option<&str>) -> Option<String> {
 /// Where the server of a provider is: what a variable or the command line says, else the vendor's own place.
 fn base_url(provider: &str, lookup: &Lookup) -> Result<Option<String>, Failure> {
     let Some(row) = vendor(provider) else { return Ok(None) };
-    let said = row.base_url_variables.iter().find_map(|name| lookup(name).map(|url| (*name, url)));
-    let url = match said {
-        Some(("OLLAMA_HOST", host)) => ollama_base_url(&host),
-        Some((_, url)) => url,
-        None => row.base_url.to_owned(),
-    };
+    let (url, _) = vendor_base_url(row, lookup);
     check_base_url(&url)?;
     Ok(Some(url))
 }

@@ -76,17 +76,9 @@ impl ChatOptions {
     /// # Errors
     /// [`ProviderError`] of kind *wiring* that names the variable whose base URL is none.
     pub fn of_vendor(vendor: &'static Vendor, lookup: &Lookup) -> Result<Self, ProviderError> {
-        let said = vendor.base_url_variables.iter().find_map(|name| {
-            let value = lookup(name)?.trim().to_owned();
-            (!value.is_empty()).then_some((*name, value))
-        });
-        let base_url = match &said {
-            Some((name, value)) if *name == "OLLAMA_HOST" => ollama_base_url(value),
-            Some((_, value)) => value.clone(),
-            None => vendor.base_url.to_owned(),
-        };
+        let (base_url, said_by) = vendor_base_url(vendor, lookup);
         let mut options = ChatOptions::new(vendor.id, &base_url).map_err(|mut error| {
-            if let Some((name, _)) = said {
+            if let Some(name) = said_by {
                 error.message = format!("{name}: {}", error.message);
             }
             error
@@ -119,6 +111,21 @@ impl ChatOptions {
     fn dialect(&self, model: &str) -> Dialect {
         let own = self.model_quirks.iter().filter(|(beginning, _)| model.starts_with(beginning));
         dialect(&self.id, self.quirks.iter().chain(own.flat_map(|(_, quirks)| quirks)))
+    }
+}
+
+/// Where the server of a vendor is, and the variable that says so: the first of its variables that is set, else the
+/// vendor's own place and no variable.
+#[must_use]
+pub fn vendor_base_url(vendor: &Vendor, lookup: &Lookup) -> (String, Option<&'static str>) {
+    let said = vendor.base_url_variables.iter().find_map(|name| {
+        let value = lookup(name)?.trim().to_owned();
+        (!value.is_empty()).then_some((*name, value))
+    });
+    match said {
+        Some((name, value)) if name == "OLLAMA_HOST" => (ollama_base_url(&value), Some(name)),
+        Some((name, value)) => (value, Some(name)),
+        None => (vendor.base_url.to_owned(), None),
     }
 }
 
