@@ -5,7 +5,7 @@ use crate::error::{ErrorKind, ProviderError};
 use crate::id::{ProviderId, ToolName, TurnId};
 use crate::item::{Item, ItemBody, Message, Reasoning, Role};
 use crate::origin::Origin;
-use crate::part::{Native, Part};
+use crate::part::{Native, Part, Text};
 use crate::tool::{Arguments, ToolCall};
 use crate::turn::{CallDelta, StopReason, TextDelta, Turn, TurnEvent};
 use crate::usage::Usage;
@@ -39,7 +39,7 @@ enum Slot {
 #[derive(Debug)]
 enum Place {
     Reasoning { text: String, native: Option<Native> },
-    Text(String),
+    Text { text: String, native: Option<Native> },
     Refusal(String),
     Call(CallDelta),
     Whole(Box<ItemBody>),
@@ -71,6 +71,15 @@ impl Accumulator {
             TurnEvent::Text(delta) => self.append(Slot::Text, delta),
             TurnEvent::Refusal(delta) => self.append(Slot::Refusal, delta),
             TurnEvent::Reasoning(delta) => self.append(Slot::Reasoning, delta),
+            TurnEvent::TextState(state) => {
+                let place = self
+                    .places
+                    .entry((state.index, Slot::Text))
+                    .or_insert_with(|| Place::Text { text: String::new(), native: None });
+                if let Place::Text { native, .. } = place {
+                    *native = Some(state.native.clone());
+                }
+            }
             TurnEvent::ReasoningState(state) => {
                 let place = self
                     .places
@@ -95,10 +104,12 @@ impl Accumulator {
         let place = self.places.entry((delta.index, slot)).or_insert_with(|| match slot {
             Slot::Reasoning => Place::Reasoning { text: String::new(), native: None },
             Slot::Refusal => Place::Refusal(String::new()),
-            _ => Place::Text(String::new()),
+            _ => Place::Text { text: String::new(), native: None },
         });
         match place {
-            Place::Reasoning { text, .. } | Place::Text(text) | Place::Refusal(text) => text.push_str(&delta.text),
+            Place::Reasoning { text, .. } | Place::Text { text, .. } | Place::Refusal(text) => {
+                text.push_str(&delta.text)
+            }
             Place::Call(_) | Place::Whole(_) => {}
         }
     }
@@ -121,7 +132,7 @@ impl Accumulator {
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self.places.values().filter_map(|place| match place {
-            Place::Text(text) | Place::Refusal(text) => Some(text.as_str()),
+            Place::Text { text, .. } | Place::Refusal(text) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()
@@ -156,11 +167,11 @@ impl Accumulator {
         for place in self.places.into_values() {
             let body = match place {
                 Place::Reasoning { text, native } => ItemBody::Reasoning(Reasoning { text, native }),
-                Place::Text(text) if text.is_empty() => continue,
-                Place::Text(text) => said(text),
+                Place::Text { text, native: None } if text.is_empty() => continue,
+                Place::Text { text, native } => said(Text { native, ..Text::new(text) }),
                 Place::Refusal(text) => {
                     refused = true;
-                    said(text)
+                    said(Text::new(text))
                 }
                 Place::Call(call) => {
                     calls += 1;
@@ -191,6 +202,8 @@ impl Accumulator {
             stop,
             usage: self.usage,
             provider_state: finished.provider_state,
+            service_tier: finished.service_tier,
+            native: finished.native,
         })
     }
 }
@@ -199,8 +212,8 @@ impl Accumulator {
 /// tool; and unlike an empty one it can be sent back to every provider.
 const UNNAMED: &str = "unnamed";
 
-fn said(text: String) -> ItemBody {
-    ItemBody::Message(Message { role: Role::Assistant, parts: vec![Part::text(text)], native: None })
+fn said(text: Text) -> ItemBody {
+    ItemBody::Message(Message { role: Role::Assistant, parts: vec![Part::Text(text)], native: None })
 }
 
 #[cfg(test)]
@@ -237,7 +250,7 @@ mod tests {
     }
 
     fn finished(stop: StopReason) -> TurnEvent {
-        TurnEvent::Finished(TurnFinished { stop, provider_state: None })
+        TurnEvent::Finished(TurnFinished::new(stop))
     }
 
     #[test]

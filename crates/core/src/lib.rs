@@ -20,6 +20,7 @@ pub mod accumulate;
 pub mod env;
 pub mod error;
 pub mod event;
+pub mod hosted;
 pub mod id;
 pub mod item;
 pub mod limits;

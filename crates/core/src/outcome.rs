@@ -3,7 +3,7 @@
 use crate::id::{CallId, CapabilityId, ToolName};
 use crate::open::open_words;
 use crate::origin::Origins;
-use crate::part::{Part, text_of};
+use crate::part::{Native, Part, text_of};
 use crate::redact::Redactions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -277,6 +277,9 @@ pub struct ToolResult {
     pub capability: Option<CapabilityId>,
     /// What the pipeline answered.
     pub outcome: Outcome,
+    /// What only one provider understands of it, to be sent with it: a cache mark of its own, a hosted form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ open_enum! {
 impl Part {
     /// A text part.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        Part::Text(Text { text: text.into() })
+        Part::Text(Text::new(text))
     }
 
     /// The text, if it is one.
@@ -49,6 +49,27 @@ pub fn text_of(parts: &[Part]) -> String {
 pub struct Text {
     /// The text itself. Shared, so that a long conversation is not copied from turn to turn.
     pub text: Arc<str>,
+    /// Set where a provider's prompt cache may end its prefix here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMark>,
+    /// What only the provider understands of it: citations, a signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl Text {
+    /// Text and nothing else.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Text { text: text.into(), cache: None, native: None }
+    }
+}
+
+/// A place where a provider's prompt cache may end its prefix. A hint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheMark {
+    /// How long it should live: `5m`, `1h`, `24h`. Absent: the provider's usual lifetime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
 }
 
 /// A picture, sound or document.
@@ -65,6 +86,20 @@ pub struct Media {
     /// How closely a model should look at a picture: `auto`, `low`, `high`. A hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Set where a provider's prompt cache may end its prefix here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMark>,
+    /// What only the provider understands of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl Media {
+    /// What is behind `source`, of which nothing else is known.
+    #[must_use]
+    pub fn new(source: MediaSource) -> Self {
+        Media { source, mime_type: None, name: None, detail: None, cache: None, native: None }
+    }
 }
 
 open_enum! {
@@ -112,7 +147,7 @@ pub struct ProviderFile {
 }
 
 /// A value of one provider's protocol that has no name of ours.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
     /// Whose value. It goes back to this provider only.
     pub provider: ProviderId,

@@ -1,6 +1,7 @@
 //! Tool definitions, calls and their arguments.
 
-use crate::id::{CallId, ToolName};
+use crate::id::{CallId, ProviderId, ToolName};
+use crate::part::{CacheMark, Native};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -74,6 +75,28 @@ pub struct ToolDefinition {
     /// Whether a provider may hold the model to the schema while it writes (a hint).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// Set where a provider's prompt cache may end its prefix after this tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheMark>,
+    /// What only one provider understands of it: deferred loading, allowed callers, a grammar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl ToolDefinition {
+    /// A definition without what only some tools have: a revision, strictness, a cache mark, native fields.
+    pub fn new(name: impl Into<ToolName>, description: impl Into<String>, schema: Schema, effect: Effect) -> Self {
+        ToolDefinition {
+            name: name.into(),
+            description: description.into(),
+            schema,
+            effect,
+            revision_argument: None,
+            strict: None,
+            cache: None,
+            native: None,
+        }
+    }
 }
 
 /// A model's or a client's request to run a tool.
@@ -89,8 +112,17 @@ pub struct ToolCall {
     /// With what.
     pub arguments: Arguments,
     /// What only the provider understands of it (a thought signature, for instance), to be sent back with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub native: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "native_or_bare")]
+    pub native: Option<Native>,
+}
+
+/// Journals of old hold the value alone. Whose it is they do not say, so that it goes back to nobody.
+fn native_or_bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Native>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.map(|value| match serde_json::from_value(value.clone()) {
+        Ok(native) => native,
+        Err(_) => Native { provider: ProviderId::new("unknown"), value },
+    }))
 }
 
 /// The arguments of a call, exactly as they were written.

@@ -1,7 +1,8 @@
 //! One model request, the events of its answer, and the finished turn.
 
 use crate::error::ProviderError;
-use crate::id::{ProviderId, TurnId};
+use crate::hosted::HostedTool;
+use crate::id::{ProviderId, ToolName, TurnId};
 use crate::item::{Item, ItemBody};
 use crate::open::{open_enum, open_words};
 use crate::part::Native;
@@ -36,9 +37,15 @@ pub struct TurnRequest {
     /// What the provider needs to go on where it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<ProviderState>,
+    /// Tools that the provider itself runs, after ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosted: Vec<HostedTool>,
     /// Fields of the provider's own protocol, merged last.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+    /// Fields of a client's request that have no name of ours: an object. They go to the same provider only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
 }
 
 /// Whether and what a model must call.
@@ -53,7 +60,19 @@ pub enum ToolChoice {
     /// It must call none.
     None,
     /// It must call this one.
-    Tool(crate::id::ToolName),
+    Tool(ToolName),
+    /// It may call some of the tools only.
+    Allowed(AllowedTools),
+}
+
+/// Some of the offered tools, which alone may be called. The others are still shown to the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedTools {
+    /// Which.
+    pub names: Vec<ToolName>,
+    /// Whether one of them must be called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
 }
 
 impl ToolChoice {
@@ -66,7 +85,11 @@ impl ToolChoice {
     /// Whether the model is made to call something.
     #[must_use]
     pub fn is_forced(&self) -> bool {
-        matches!(self, ToolChoice::Required | ToolChoice::Tool(_))
+        match self {
+            ToolChoice::Required | ToolChoice::Tool(_) => true,
+            ToolChoice::Allowed(allowed) => allowed.required,
+            ToolChoice::Auto | ToolChoice::None => false,
+        }
     }
 }
 
@@ -89,12 +112,128 @@ pub struct Controls {
     /// Whether it may ask for several tools at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// How much to think: `minimal`, `low`, `medium`, `high` … A hint.
+    /// How much to think: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
     /// A seed for sampling. A hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Sampling from so many of the likeliest tokens. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u64>,
+    /// How much to avoid what was said often. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// How much to avoid what was said at all. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// How many likeliest tokens to report at each place; 0 reports the chosen one only. A constraint: the caller reads them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_logprobs: Option<u64>,
+    /// How many tokens to think with at most. A hint; it implies that thinking is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_budget: Option<u64>,
+    /// How readable the thinking should be: `auto`, `concise`, `detailed`, `none`. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_summary: Option<String>,
+    /// How long answers should be: `low`, `medium`, `high`. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbosity: Option<String>,
+    /// The most calls of hosted tools in one answer. A constraint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_hosted_calls: Option<u64>,
+    /// How urgent and how dear: `auto`, `default`, `flex`, `priority` … A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    /// How the provider's state is used: see [`StateMode`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateMode>,
+    /// Whether the provider may keep the answer. A restriction where it is `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<bool>,
+    /// Whether the provider answers later, to be asked again. A constraint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<bool>,
+    /// What else the answer should contain, in the provider's words. A constraint.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// What the answer may be made of: `text`, `audio`, `image`. A constraint; empty is text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modalities: Vec<String>,
+    /// The prompt cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheControl>,
+    /// What happens to a conversation that becomes too long. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
+    /// What the caller wants noted with the request. A hint.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// The caller's pseudonym of the person behind the request. A hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What is to be blocked, in the provider's words. A restriction.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub safety: Vec<Native>,
+}
+
+open_words! {
+    /// How a provider's state is used from turn to turn.
+    pub enum StateMode {
+        /// The provider keeps the conversation; only what is new is sent.
+        Stateful = "provider_stateful",
+        /// The whole conversation is sent, state included; the provider may keep the answer.
+        Replay = "stateless_replay",
+        /// The whole conversation is sent and the provider keeps nothing.
+        ZeroRetention = "zdr",
+        /// As before, and thinking comes and goes encrypted.
+        EncryptedReasoning = "encrypted_reasoning",
+    }
+}
+
+/// How the prompt cache is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheControl {
+    /// Whether marks are set automatically (`auto`), only where the request says (`explicit`), or caching is off (`bypass`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<CacheStrategy>,
+    /// Requests with the same key are likely to share a prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How long it should live: `5m`, `1h`, `24h`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
+    /// Content that the provider holds already, by its own name. Not a hint: the request is not whole without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+open_words! {
+    /// Who sets the marks of a prompt cache.
+    pub enum CacheStrategy {
+        /// The adapter: after the instructions and the last message.
+        Auto = "auto",
+        /// The request: where its parts and tools say.
+        Explicit = "explicit",
+        /// Nobody. A constraint.
+        Bypass = "bypass",
+    }
+}
+
+/// What happens to a conversation that becomes too long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Compaction {
+    /// `auto`, `disabled`, `aggressive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// From how many tokens on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_context_tokens: Option<u64>,
+    /// How many of the last turns stay as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserve_recent_turns: Option<u64>,
 }
 
 impl Controls {
@@ -103,11 +242,14 @@ impl Controls {
     }
 }
 
-/// The shape that an answer must have.
+/// The shape that an answer must have. Where it is not strict and the schema is `{"type": "object"}`, it is "some JSON object".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputFormat {
     /// A name for it, letters, digits, `_` and `-`.
     pub name: String,
+    /// What it is for, told to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// The JSON Schema of the answer.
     pub schema: Schema,
     /// Whether the provider must hold the model to it.
@@ -136,6 +278,8 @@ open_enum! {
         Reasoning(TextDelta) = "reasoning",
         /// The opaque part of the thinking at this index.
         ReasoningState(ReasoningState) = "reasoning_state",
+        /// The opaque part of the text at this index: citations, a signature. A later one replaces it.
+        TextState(ReasoningState) = "text_state",
         /// A piece of a tool call.
         Call(CallDelta) = "call",
         /// Something whole: a hosted call, or what only the provider understands.
@@ -169,10 +313,10 @@ pub struct TextDelta {
     pub text: String,
 }
 
-/// The opaque part of some thinking.
+/// The opaque part of some thinking or text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReasoningState {
-    /// The place of the thinking it belongs to.
+    /// The place of the thinking or text it belongs to.
     pub index: u32,
     /// The opaque part.
     pub native: Native,
@@ -194,7 +338,7 @@ pub struct CallDelta {
     pub arguments: String,
     /// What only the provider understands of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub native: Option<Value>,
+    pub native: Option<Native>,
 }
 
 /// Something whole at a place of the answer.
@@ -214,6 +358,20 @@ pub struct TurnFinished {
     /// What the provider needs to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<ProviderState>,
+    /// The tier that served it, in the provider's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    /// What only the provider understands of the answer as a whole: the stop text that came, why it refused, a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl TurnFinished {
+    /// An end of which nothing but the reason is known.
+    #[must_use]
+    pub fn new(stop: StopReason) -> Self {
+        TurnFinished { stop, provider_state: None, service_tier: None, native: None }
+    }
 }
 
 open_words! {
@@ -265,6 +423,12 @@ pub struct Turn {
     /// What the provider needs to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<ProviderState>,
+    /// The tier that served it, in the provider's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    /// What only the provider understands of the answer as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
 }
 
 impl Turn {

@@ -24,6 +24,20 @@ pub struct Usage {
     pub output: u64,
     /// The part of the output that was reasoning.
     pub reasoning: u64,
+    /// The part of `input` that was sound.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub input_audio: u64,
+    /// The part of `output` that was sound.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub output_audio: u64,
+    /// How many searches the provider ran and charges for. No tokens.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub searches: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Usage {
@@ -66,6 +80,9 @@ impl Add for Usage {
             cache_write_long: self.cache_write_long.saturating_add(other.cache_write_long),
             output: self.output.saturating_add(other.output),
             reasoning: self.reasoning.saturating_add(other.reasoning),
+            input_audio: self.input_audio.saturating_add(other.input_audio),
+            output_audio: self.output_audio.saturating_add(other.output_audio),
+            searches: self.searches.saturating_add(other.searches),
         }
     }
 }

@@ -27,7 +27,7 @@ impl ModelProvider for EchoModel {
     async fn ask(&self, request: Arc<TurnRequest>, _context: AskContext) -> Result<TurnStream, ProviderError> {
         let mut events = vec![TurnEvent::Started(TurnStarted { model: Some("echo".into()), response_id: None })];
         events.extend(pieces(&said_last(&request)).map(|text| TurnEvent::Text(TextDelta { index: 0, text })));
-        events.push(TurnEvent::Finished(TurnFinished { stop: StopReason::End, provider_state: None }));
+        events.push(TurnEvent::Finished(TurnFinished::new(StopReason::End)));
         Ok(Box::pin(futures_util::stream::iter(events)))
     }
 

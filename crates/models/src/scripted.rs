@@ -218,7 +218,7 @@ impl ScriptTurn {
         } else if !self.cut {
             let usual = if self.calls.is_empty() { StopReason::End } else { StopReason::ToolCalls };
             let stop = self.stop.clone().unwrap_or(usual);
-            events.push(TurnEvent::Finished(TurnFinished { stop, provider_state: None }));
+            events.push(TurnEvent::Finished(TurnFinished::new(stop)));
         }
         events
     }

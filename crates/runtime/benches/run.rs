@@ -58,7 +58,7 @@ impl ModelProvider for Quick {
 
     async fn ask(&self, request: Arc<TurnRequest>, _: AskContext) -> Result<TurnStream, ProviderError> {
         let usage = TurnEvent::Usage(Usage { input: 10, output: 5, ..Usage::default() });
-        let end = |stop| TurnEvent::Finished(TurnFinished { stop, provider_state: None });
+        let end = |stop| TurnEvent::Finished(TurnFinished::new(stop));
         if !request.tools.is_empty() && request.items.len() == 1 {
             let call = CallDelta {
                 index: 0,

@@ -132,6 +132,7 @@ impl Chat {
                 tool: call.name.clone(),
                 capability: None,
                 outcome,
+                native: None,
             };
             self.items.push(Arc::new(Item::new(ItemId::of_result(&call.id), origin, result)));
         }

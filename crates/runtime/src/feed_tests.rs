@@ -28,6 +28,8 @@ fn turn() -> EventBody {
         stop: StopReason::End,
         usage: None,
         provider_state: None,
+        native: None,
+        service_tier: None,
     };
     EventBody::TurnCompleted(Box::new(TurnCompleted { number: 1, turn, cost: None, omitted: Vec::new(), took_ms: 0 }))
 }

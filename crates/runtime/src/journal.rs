@@ -185,6 +185,7 @@ impl JournalWriter {
             tool: call.name.clone(),
             capability,
             outcome,
+            native: None,
         };
         self.call_ended(result, 0)
     }

@@ -28,6 +28,8 @@ impl Story {
             effect: Effect::Read,
             revision_argument: None,
             strict: None,
+            cache: None,
+            native: None,
         };
         let million = 1_000_000.into();
         let started = RunStarted {
@@ -79,6 +81,8 @@ impl Story {
             stop,
             usage,
             provider_state: None,
+            native: None,
+            service_tier: None,
         };
         let cost = usage.and_then(|usage| Some(usage.cost(self.started.price.as_ref()?)));
         let completed = TurnCompleted { number: self.state.turns() + 1, turn, cost, omitted: Vec::new(), took_ms: 0 };
@@ -95,6 +99,7 @@ impl Story {
                 tool: call.call.name,
                 capability: None,
                 outcome: Outcome::new(Status::Completed, Stage::Execute, None, "done"),
+                native: None,
             };
             let ended = CallEnded { turn: round.turn.clone(), result, took_ms: 0 };
             self.state.push(self.env.now(), &EventBody::CallCompleted(Box::new(ended)));

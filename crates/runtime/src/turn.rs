@@ -170,7 +170,7 @@ mod tests {
             ..Default::default()
         };
         let (mut size, mut answer) = (TurnSize::default(), Accumulator::new());
-        let finished = TurnFinished { stop: StopReason::ToolCalls, provider_state: None };
+        let finished = TurnFinished::new(StopReason::ToolCalls);
         let events = (0..200).flat_map(|place| {
             [TurnEvent::Reasoning(text(place)), TurnEvent::Text(text(place)), TurnEvent::Call(call(place))]
         });

@@ -47,6 +47,8 @@ where
         effect: Effect::Read,
         revision_argument: None,
         strict: None,
+        cache: None,
+        native: None,
     };
     ToolBuilder::new(definition, Vec::new(), handler)
 }
@@ -74,6 +76,8 @@ impl Definition {
             effect: Effect::Read,
             revision_argument: None,
             strict: None,
+            cache: None,
+            native: None,
         };
         Definition { definition, problems }
     }

@@ -1,6 +1,6 @@
 //! Each provider protocol once, in both directions, and the SSE codec. No I/O.
 //!
-//! A protocol is a module of four pure conversions (two of them so far):
+//! A protocol is a module of four pure conversions:
 //!
 //! ```text
 //!             decode_request                          encode_request
@@ -14,12 +14,20 @@
 //! Input and output; deciding whether to try again; dropping what a protocol cannot express (it refuses, or reports what it
 //! left out). No other crate knows a provider's field names.
 
+pub mod anthropic_messages;
 mod encoded;
+pub mod envelope;
 mod failure;
+pub mod gemini;
 pub mod names;
 pub mod openai_chat;
+pub mod openai_responses;
+mod overlay;
+mod request;
 pub mod sse;
 pub mod tools;
 
 pub use encoded::{Encoded, Omission};
 pub use failure::{decode_error, request_id};
+pub use overlay::overlay;
+pub use request::{AnswerHead, DecodedRequest, RequestError};

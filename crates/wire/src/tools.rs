@@ -141,6 +141,8 @@ mod tests {
             effect,
             revision_argument: None,
             strict: None,
+            cache: None,
+            native: None,
         }
     }
 

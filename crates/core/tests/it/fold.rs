@@ -57,7 +57,7 @@ fn events(places: &[Place], size: usize, interleave: bool) -> Vec<TurnEvent> {
     } else {
         events.extend(rows.into_iter().flatten());
     }
-    events.push(TurnEvent::Finished(TurnFinished { stop: StopReason::End, provider_state: None }));
+    events.push(TurnEvent::Finished(TurnFinished::new(StopReason::End)));
     events
 }
 

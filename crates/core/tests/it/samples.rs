@@ -2,6 +2,7 @@
 
 use placet_core::error::ErrorKind;
 use placet_core::event::*;
+use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::id::IdKind;
 use placet_core::item::*;
 use placet_core::outcome::RevisionChange;
@@ -31,6 +32,8 @@ pub(crate) fn definition() -> Arc<ToolDefinition> {
         effect: Effect::Once,
         revision_argument: Some("revision".into()),
         strict: Some(true),
+        cache: None,
+        native: None,
     })
 }
 
@@ -40,7 +43,7 @@ pub(crate) fn call() -> ToolCall {
         provider_id: Some("call_0".into()),
         name: "pay".into(),
         arguments: Arguments::from_text("{ \"z\" : 1e2 }"),
-        native: Some(json!({"signature": "abc"})),
+        native: Some(Native { provider: "google".into(), value: json!({"signature": "abc"}) }),
     }
 }
 
@@ -62,11 +65,12 @@ pub(crate) fn result() -> ToolResult {
         tool: "pay".into(),
         capability: Some("bank".into()),
         outcome,
+        native: None,
     }
 }
 
 pub(crate) fn parts() -> Vec<Part> {
-    let media = |source, mime: &str| Media { source, mime_type: Some(mime.into()), name: None, detail: None };
+    let media = |source, mime: &str| Media { mime_type: Some(mime.into()), ..Media::new(source) };
     vec![
         Part::text("héllo"),
         Part::Image(Media {
@@ -102,12 +106,7 @@ pub(crate) fn items() -> Vec<Arc<Item>> {
             Artifact {
                 id: id(7),
                 name: "report.pdf".into(),
-                media: Media {
-                    source: MediaSource::Inline(Inline { base64: "aGk=".into() }),
-                    mime_type: None,
-                    name: None,
-                    detail: None,
-                },
+                media: Media::new(MediaSource::Inline(Inline { base64: "aGk=".into() })),
             }
             .into(),
         ),
@@ -127,8 +126,19 @@ pub(crate) fn turn() -> Turn {
         response_id: Some("resp_1".into()),
         items: items(),
         stop: StopReason::ToolCalls,
-        usage: Some(Usage { input: 1, cache_read: 2, cache_write: 3, cache_write_long: 4, output: 5, reasoning: 1 }),
+        usage: Some(Usage {
+            input: 1,
+            cache_read: 2,
+            cache_write: 3,
+            cache_write_long: 4,
+            output: 5,
+            reasoning: 1,
+            searches: 2,
+            ..Usage::default()
+        }),
         provider_state: Some(ProviderState { provider: "openai".into(), value: json!({"id": "resp_1"}) }),
+        service_tier: Some("flex".into()),
+        native: Some(Native { provider: "openai".into(), value: json!({"container": "c_1"}) }),
     }
 }
 
@@ -147,10 +157,19 @@ pub(crate) fn request() -> TurnRequest {
             parallel_tool_calls: Some(false),
             reasoning_effort: Some("low".into()),
             seed: Some(7),
+            store: Some(false),
+            ..Controls::default()
         },
-        output: Some(OutputFormat { name: "answer".into(), schema: Schema::empty_object(), strict: true }),
+        output: Some(OutputFormat {
+            name: "answer".into(),
+            description: None,
+            schema: Schema::empty_object(),
+            strict: true,
+        }),
         provider_state: Some(ProviderState { provider: "openai".into(), value: json!({"id": "resp_0"}) }),
+        hosted: vec![HostedTool::WebSearch(WebSearch { max_uses: Some(2), ..WebSearch::default() })],
         extra: map(json!({"service_tier": "flex"})),
+        native: Some(Native { provider: "openai".into(), value: json!({"moderation": true}) }),
     }
 }
 
@@ -176,6 +195,10 @@ pub(crate) fn turn_events() -> Vec<TurnEvent> {
             index: 0,
             native: Native { provider: "p".into(), value: json!({"s": 1}) },
         }),
+        TurnEvent::TextState(ReasoningState {
+            index: 0,
+            native: Native { provider: "p".into(), value: json!({"citations": []}) },
+        }),
         TurnEvent::Call(CallDelta {
             index: 1,
             provider_id: Some("c".into()),
@@ -185,7 +208,7 @@ pub(crate) fn turn_events() -> Vec<TurnEvent> {
         }),
         TurnEvent::Whole(Box::new(WholeItem { index: 2, body: items()[4].body.clone() })),
         TurnEvent::Usage(Usage { input: 3, ..Usage::default() }),
-        TurnEvent::Finished(TurnFinished { stop: StopReason::Other("weary".into()), provider_state: None }),
+        TurnEvent::Finished(TurnFinished::new(StopReason::Other("weary".into()))),
         TurnEvent::Failed(Box::new(error())),
     ]
 }

@@ -62,6 +62,8 @@ impl Bench {
             effect: placet_core::Effect::Read,
             revision_argument: None,
             strict: None,
+            cache: None,
+            native: None,
         };
         TurnRequest {
             model: "m".into(),

@@ -108,7 +108,7 @@ fn events(request: &TurnRequest) -> Vec<TurnEvent> {
             StopReason::ToolCalls
         }
     };
-    events.push(TurnEvent::Finished(TurnFinished { stop, provider_state: None }));
+    events.push(TurnEvent::Finished(TurnFinished::new(stop)));
     events
 }
 

@@ -274,6 +274,8 @@ mod tests {
             effect: Effect::Once,
             revision_argument: None,
             strict: None,
+            cache: None,
+            native: None,
         };
         fitting(&definition).map(|fitting| fitting.role)
     }

@@ -108,6 +108,8 @@ impl House {
                 effect: placet_core::Effect::Once,
                 revision_argument: None,
                 strict: None,
+                cache: None,
+                native: None,
             })
         };
         let mut all: Vec<_> = self.names.iter().map(definition).collect();
@@ -263,6 +265,8 @@ fn definition_of_a_stranger() -> ToolDefinition {
         effect: placet_core::Effect::Read,
         revision_argument: None,
         strict: None,
+        cache: None,
+        native: None,
     }
 }
 
@@ -311,8 +315,14 @@ async fn talk_on(house: &mut House, mut request: TurnRequest) -> Talk {
         assert!(rounds.len() <= 8, "more rounds than a run has");
         for call in calls {
             let outcome = house.answer(call.name.as_str(), &call.arguments.parse().unwrap());
-            let result =
-                ToolResult { call: call.id, provider_id: call.provider_id, tool: call.name, capability: None, outcome };
+            let result = ToolResult {
+                call: call.id,
+                provider_id: call.provider_id,
+                tool: call.name,
+                capability: None,
+                outcome,
+                native: None,
+            };
             request.items.push(Arc::new(Item::new(env().new_id(), placet_core::Origins::none(), result)));
         }
     }
@@ -680,7 +690,8 @@ async fn arguments_in_another_order_are_the_same_call() {
         ToolCall { arguments: Arguments::from_text(r#"{ "path":"src", "glob" : "**/*.rs" }"#), ..call.clone() };
     request.items.push(Arc::new(Item::new(env().new_id(), placet_core::Origin::Model, turned)));
     let outcome = house.answer(call.name.as_str(), &call.arguments.parse().unwrap());
-    let result = ToolResult { call: call.id, provider_id: None, tool: call.name, capability: None, outcome };
+    let result =
+        ToolResult { call: call.id, provider_id: None, tool: call.name, capability: None, outcome, native: None };
     request.items.push(Arc::new(Item::new(env().new_id(), placet_core::Origins::none(), result)));
     assert_eq!(turn(request).await.text(), "There are 2 Rust files in `src`.");
 }
@@ -735,8 +746,12 @@ async fn answers_stream_and_keep_to_their_limits() {
 #[tokio::test]
 async fn what_it_cannot_keep_to_is_refused() {
     let mut shaped = request(&some_files(), "help");
-    shaped.output =
-        Some(placet_core::turn::OutputFormat { name: "x".into(), schema: Schema::empty_object(), strict: true });
+    shaped.output = Some(placet_core::turn::OutputFormat {
+        name: "x".into(),
+        schema: Schema::empty_object(),
+        strict: true,
+        description: None,
+    });
     let error = Offline::new().ask(Arc::new(shaped), AskContext::new(env())).await.err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unsupported);
     let cancelled = AskContext::new(env());

@@ -96,6 +96,8 @@ impl Story {
             stop: if calls.is_empty() { StopReason::End } else { StopReason::ToolCalls },
             usage: Some(Usage { input: 3, output: 2, ..Usage::default() }),
             provider_state: None,
+            native: None,
+            service_tier: None,
         };
         let completed = TurnCompleted { number: self.turns, turn, cost: None, omitted: Vec::new(), took_ms: 5 };
         self.record(EventBody::TurnCompleted(Box::new(completed)));
@@ -118,6 +120,7 @@ impl Story {
             tool: call.name.clone(),
             capability: Some("lab".into()),
             outcome: Outcome::new(Status::Completed, Stage::Execute, None, text),
+            native: None,
         };
         let turn = self.env.new_id();
         self.record(EventBody::CallCompleted(Box::new(CallEnded { turn, result, took_ms: 1 })));

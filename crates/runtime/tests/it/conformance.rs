@@ -148,6 +148,8 @@ async fn converse(turns: &[RandomTurn], limits: Limits) -> Result<(), TestCaseEr
         effect: Effect::Read,
         revision_argument: None,
         strict: None,
+        cache: None,
+        native: None,
     };
     let lab = capability("lab")
         .tool(bound("look", Effect::Read))

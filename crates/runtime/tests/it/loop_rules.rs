@@ -23,6 +23,8 @@ fn outer() -> ToolDefinition {
         effect: Effect::Read,
         revision_argument: None,
         strict: None,
+        cache: None,
+        native: None,
     }
 }
 

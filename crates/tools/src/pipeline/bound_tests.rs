@@ -17,6 +17,8 @@ fn picture(bytes: usize) -> Part {
         mime_type: Some("image/png".into()),
         name: None,
         detail: None,
+        cache: None,
+        native: None,
     })
 }
 

@@ -111,6 +111,7 @@ pub(super) async fn record(state: &mut State, outcome: Outcome) -> Result<ToolRe
         tool: state.call.name.clone(),
         capability: state.capability.clone(),
         outcome,
+        native: None,
     };
     // A misused call id already has a result; this answer is to the misuse, and no second one.
     let misused = result.outcome.reason == Some(placet_core::Reason::RequestIdConflict);

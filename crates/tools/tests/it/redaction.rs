@@ -37,6 +37,8 @@ fn every_place_of_an_outcome_is_redacted() {
         mime_type: Some("text/plain".into()),
         name: Some(format!("{SECRET}.txt")),
         detail: None,
+        cache: None,
+        native: None,
     });
     let output = ToolOutput::parts(vec![Part::text(format!("it is {SECRET}")), document])
         .payload(json!({"key": [SECRET]}))

@@ -399,7 +399,7 @@ impl Answer {
         );
         if !beyond.is_empty() {
             let native = Native { provider: self.provider.clone(), value: Value::Object(beyond) };
-            delta.native = serde_json::to_value(native).ok();
+            delta.native = Some(native);
         }
         out.push(TurnEvent::Call(delta));
     }
@@ -464,7 +464,7 @@ impl Answer {
             let native = Native { provider: self.provider.clone(), value: value.into() };
             out.push(TurnEvent::ReasoningState(ReasoningState { index: SAID, native }));
         }
-        out.push(TurnEvent::Finished(TurnFinished { stop, provider_state: None }));
+        out.push(TurnEvent::Finished(TurnFinished::new(stop)));
     }
 
     fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
@@ -568,6 +568,7 @@ impl RawUsage {
             cache_write_long: 0,
             output: if is_beside { completion.saturating_add(reasoning) } else { completion.max(reasoning) },
             reasoning,
+            ..Usage::default()
         }
     }
 }

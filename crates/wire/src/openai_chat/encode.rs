@@ -5,7 +5,7 @@ use crate::encoded::{Encoded, Omissions};
 use crate::names::{Names, alias};
 use crate::tools;
 use placet_core::item::Reasoning;
-use placet_core::part::{Media, MediaSource, Native, text_of};
+use placet_core::part::{Media, MediaSource, text_of};
 use placet_core::{
     CallId, ErrorKind, Item, ItemBody, Message, Part, ProviderError, Role, ToolCall, ToolChoice, ToolResult,
     TurnRequest,
@@ -161,6 +161,7 @@ impl<'a> Encoder<'a> {
                 let form = json!({"type": "function", "function": {"name": alias(name.as_str())}});
                 fields.put("tool_choice", &form)?;
             }
+            ToolChoice::Allowed(_) => return Err(self.unsupported("a choice among some of the tools")),
         }
         match request.controls.parallel_tool_calls {
             Some(parallel) if dialect.parallel_calls => fields.put("parallel_tool_calls", &parallel)?,
@@ -376,13 +377,11 @@ impl<'a> Encoder<'a> {
     /// What came with a call and only its provider understands.
     fn call_fields(&mut self, call: &'a ToolCall) -> Option<Map<String, Value>> {
         let native = call.native.as_ref()?;
-        match serde_json::from_value::<Native>(native.clone()) {
-            Ok(native) if native.provider == self.dialect.provider => native.value.as_object().cloned(),
-            _ => {
-                self.omitted.add("tool call state", FOREIGN);
-                None
-            }
+        if native.provider == self.dialect.provider {
+            return native.value.as_object().cloned();
         }
+        self.omitted.add("tool call state", FOREIGN);
+        None
     }
 
     fn result_text(&self, result: &'a ToolResult) -> Result<Cow<'a, str>, ProviderError> {

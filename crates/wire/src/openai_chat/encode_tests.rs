@@ -37,6 +37,7 @@ fn result(id: &str, text: &str) -> Arc<Item> {
         tool: "f".into(),
         capability: None,
         outcome: Outcome::new(Status::Completed, Stage::Execute, None, text),
+        native: None,
     })
 }
 
@@ -52,6 +53,8 @@ fn tool(name: &str) -> Arc<ToolDefinition> {
         effect: Effect::Read,
         revision_argument: None,
         strict: Some(true),
+        cache: None,
+        native: None,
     })
 }
 
@@ -191,6 +194,7 @@ fn hints_are_left_out_and_told_constraints_are_kept() {
         parallel_tool_calls: None,
         reasoning_effort: Some("low".into()),
         seed: Some(1),
+        ..Controls::default()
     };
     let (body, encoded) = encode(&request, &dialect());
     assert!(encoded.omitted.is_empty());
@@ -215,7 +219,8 @@ fn the_shape_of_the_answer_is_a_constraint_where_it_is_strict() {
     let mut request = request(vec![said(Role::User, "go")]);
     let schema = Schema::new(json!({"type": "object"}));
     for strict in [true, false] {
-        request.output = Some(OutputFormat { name: "answer".into(), schema: schema.clone(), strict });
+        request.output =
+            Some(OutputFormat { name: "answer".into(), schema: schema.clone(), strict, description: None });
         let (body, _) = encode(&request, &dialect());
         assert_eq!(
             body["response_format"],
@@ -235,7 +240,7 @@ fn the_shape_of_the_answer_is_a_constraint_where_it_is_strict() {
 }
 
 fn media(source: MediaSource, mime: Option<&str>) -> Media {
-    Media { source, mime_type: mime.map(str::to_owned), name: None, detail: None }
+    Media { source, mime_type: mime.map(str::to_owned), name: None, detail: None, cache: None, native: None }
 }
 
 fn user(parts: Vec<Part>) -> TurnRequest {
@@ -294,6 +299,7 @@ fn content_that_cannot_be_expressed_is_refused() {
         tool: "f".into(),
         capability: None,
         outcome: pictured,
+        native: None,
     };
     let request = request(vec![call("call_1", None, "f", "{}"), item(answer)]);
     assert!(refusal(&request, &dialect()).message.contains("image"));
@@ -342,7 +348,7 @@ fn state_of_a_call_goes_back_with_it() {
             provider_id: None,
             name: "f".into(),
             arguments: Arguments::from_text("{}"),
-            native: Some(serde_json::to_value(native).unwrap()),
+            native: Some(native),
         });
         let (body, encoded) = encode(&request(vec![signed, result("call_1", "x")]), &dialect());
         assert_eq!(body["messages"][0]["tool_calls"][0].get("extra_content").is_some(), is_sent);

@@ -1,0 +1,122 @@
+//! A client's body, with only what changed put into it.
+//!
+//! A decoded request that goes on to a provider of its own protocol keeps the client's own bytes wherever nothing was
+//! changed, whatever they hold: unknown fields, spellings, the order of keys. So the request is encoded twice, as it was
+//! decoded and as it is now, and the difference between the two is applied to the body.
+
+use serde_json::{Map, Value};
+
+/// `body` with the difference between `before` and `after` applied. Where both are equal it is the body itself.
+///
+/// Objects are compared key by key. Lists are compared by what they share at their beginnings and ends; what lies between
+/// is compared in place where it is as long as before, and else replaced. A list whose encoding has another length than
+/// the body's is replaced whole as soon as anything in it changes, because its places cannot be told.
+#[must_use]
+pub fn overlay(body: &Value, before: &Value, after: &Value) -> Value {
+    if before == after {
+        return body.clone();
+    }
+    match (body, before, after) {
+        (Value::Object(body), Value::Object(before), Value::Object(after)) => {
+            Value::Object(object(body, before, after))
+        }
+        (Value::Array(body), Value::Array(before), Value::Array(after)) if body.len() == before.len() => {
+            Value::Array(list(body, before, after))
+        }
+        _ => after.clone(),
+    }
+}
+
+fn object(body: &Map<String, Value>, before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::with_capacity(body.len());
+    for (key, value) in body {
+        match (before.get(key), after.get(key)) {
+            (Some(before), Some(after)) => out.insert(key.clone(), overlay(value, before, after)),
+            // Taken away.
+            (Some(_), None) => None,
+            // The encoder had nothing to say of it and now has.
+            (None, Some(after)) => out.insert(key.clone(), after.clone()),
+            (None, None) => out.insert(key.clone(), value.clone()),
+        };
+    }
+    for (key, value) in after {
+        if !body.contains_key(key) && before.get(key) != Some(value) {
+            out.insert(key.clone(), value.clone());
+        }
+    }
+    out
+}
+
+fn list(body: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
+    let head = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+    let most = before.len().min(after.len()) - head;
+    let tail = before.iter().rev().zip(after.iter().rev()).take(most).take_while(|(b, a)| b == a).count();
+    let (old, new) = (head..before.len() - tail, head..after.len() - tail);
+    let mut out = body[..head].to_vec();
+    if old.len() == new.len() {
+        let places = old.clone().zip(new);
+        out.extend(places.map(|(old, new)| overlay(&body[old], &before[old], &after[new])));
+    } else {
+        out.extend_from_slice(&after[new]);
+    }
+    out.extend_from_slice(&body[old.end..]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_changed_is_changed() {
+        let body = json!({"model": "a", "odd": 1, "messages": [{"role": "user", "content": "x", "odd": 2}, {"role": "user", "content": [{"text": "y"}]}]});
+        let before =
+            json!({"model": "a", "messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]});
+        let mut after = before.clone();
+        after["messages"][0]["content"] = "z".into();
+        let mut expected = body.clone();
+        expected["messages"][0]["content"] = "z".into();
+        assert_eq!(overlay(&body, &before, &after), expected);
+
+        let mut longer = before.clone();
+        longer["messages"].as_array_mut().map(|list| list.push(json!({"role": "assistant"})));
+        longer["tools"] = json!([1]);
+        let mut expected = body.clone();
+        expected["messages"].as_array_mut().map(|list| list.push(json!({"role": "assistant"})));
+        expected["tools"] = json!([1]);
+        assert_eq!(overlay(&body, &before, &longer), expected);
+    }
+
+    #[test]
+    fn what_was_taken_away_is_gone() {
+        let body = json!({"a": 1, "b": {"c": 1, "odd": 2}, "list": [{"odd": 1}, {"odd": 2}, {"odd": 3}]});
+        let before = json!({"a": 1, "b": {"c": 1}, "list": [1, 2, 3]});
+        let after = json!({"b": {}, "list": [1, 3]});
+        assert_eq!(overlay(&body, &before, &after), json!({"b": {"odd": 2}, "list": [{"odd": 1}, {"odd": 3}]}));
+    }
+
+    fn json_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0i64..4).prop_map(Value::from)];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn an_unchanged_request_is_the_body(body in json_value(), before in json_value()) {
+            prop_assert_eq!(overlay(&body, &before, &before), body);
+        }
+
+        #[test]
+        fn a_body_that_is_its_own_encoding_becomes_the_new_one(body in json_value(), after in json_value()) {
+            prop_assert_eq!(overlay(&body, &body, &after), after);
+        }
+    }
+}

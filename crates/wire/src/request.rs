@@ -1,0 +1,61 @@
+//! A client's request, decoded; and what an answer to it has to know.
+
+use placet_core::{ErrorKind, TurnRequest};
+use serde_json::Value;
+
+/// A client's request in our words, with what its protocol says beside the turn itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodedRequest {
+    /// The turn that is asked for.
+    pub request: TurnRequest,
+    /// Whether the client wants the answer as a stream.
+    pub stream: bool,
+    /// Whether the client wants usage at the end of the stream (only Chat Completions lets it choose).
+    pub stream_usage: bool,
+    /// The body as it came.
+    pub body: Value,
+}
+
+/// A body that is no request of its protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct RequestError {
+    /// What sort: nearly always an invalid request; *unsupported* for what we cannot serve.
+    pub kind: ErrorKind,
+    /// What was wrong and what was expected, with the place in the text for malformed JSON.
+    pub problem: String,
+    /// The field that is wrong, as a path such as `messages[2].content`.
+    pub field: Option<String>,
+}
+
+impl RequestError {
+    /// The text is not JSON.
+    pub(crate) fn not_json(error: &serde_json::Error) -> Self {
+        let problem = format!("the body is not valid JSON: {error}");
+        RequestError { kind: ErrorKind::InvalidRequest, problem, field: None }
+    }
+
+    /// A field is wrong or missing.
+    pub(crate) fn field(field: impl Into<String>, problem: impl AsRef<str>) -> Self {
+        let field = field.into();
+        let problem = format!("`{field}`: {}", problem.as_ref());
+        RequestError { kind: ErrorKind::InvalidRequest, problem, field: Some(field) }
+    }
+}
+
+/// What an encoder of answers has to know beside the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerHead {
+    /// The id of the response, ours to choose.
+    pub id: String,
+    /// The model's name, as the client knows it.
+    pub model: String,
+    /// When the answer began, in seconds since 1970.
+    pub created: u64,
+    /// Whose state may be written as it is; that of any other provider travels sealed.
+    pub provider: placet_core::ProviderId,
+    /// Whether usage is written at the end of a stream (only Chat Completions lets the client choose).
+    pub stream_usage: bool,
+    /// The request that is answered, where its fields are repeated in the answer (Responses).
+    pub request: Option<std::sync::Arc<Value>>,
+}
