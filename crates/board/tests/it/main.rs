@@ -1,0 +1,1 @@
+//! What is promised of boards, on every store.
