@@ -25,7 +25,10 @@ use output::{Output, Tone};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
     let output = Output::new(cli.global.json, cli.global.color, vars::var(vars::NO_COLOR).is_some());
     // The run goes on beside the printing: a reader that stops reading must cost neither its lease nor its limits.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
@@ -50,7 +53,10 @@ async fn dispatch(cli: &Cli) -> Done {
     if let Command::Completions { shell } = &cli.command {
         return completions(*shell);
     }
-    let house = House::new(&cli.global)?;
+    let house = match (House::new(&cli.global), &cli.command) {
+        (Err(failure), Command::Doctor(_)) => return commands::doctor::homeless(&cli.global, failure),
+        (house, _) => house?,
+    };
     match &cli.command {
         Command::Run(args) => commands::run::run(&house, args).await,
         Command::Runs(command) => commands::runs::runs(&house, command).await,
@@ -59,6 +65,20 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
         Command::Completions { .. } => Ok(()),
     }
+}
+
+/// The command line is wrong, or asks for help.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if !error.use_stderr() || !wants_json {
+        // Nobody is left to tell where it cannot be printed.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Code::Usage as u8));
+    }
+    let text = error.render().to_string();
+    let message = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    let failure = Failure::new(Code::Usage, message.trim()).hint("`placet help` shows the commands and their options");
+    report(&Output::new(true, args::ColorChoice::Never, true), failure)
 }
 
 fn completions(shell: clap_complete::Shell) -> Done {

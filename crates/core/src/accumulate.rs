@@ -47,7 +47,7 @@ enum Place {
 
 #[derive(Debug)]
 enum End {
-    Finished(crate::turn::TurnFinished),
+    Finished(Box<crate::turn::TurnFinished>),
     Failed(Box<ProviderError>),
 }
 
@@ -94,7 +94,7 @@ impl Accumulator {
                 self.places.insert((whole.index, Slot::Whole), Place::Whole(Box::new(whole.body.clone())));
             }
             TurnEvent::Usage(usage) => self.usage = Some(*usage),
-            TurnEvent::Finished(finished) => self.end = Some(End::Finished(finished.clone())),
+            TurnEvent::Finished(finished) => self.end = Some(End::Finished(Box::new(finished.clone()))),
             TurnEvent::Failed(error) => self.end = Some(End::Failed(error.clone())),
             TurnEvent::Unknown(_) => {}
         }

@@ -78,12 +78,12 @@ impl Diagnose for ObserveError {
 
     fn hints(&self) -> Vec<String> {
         match self {
-            ObserveError::NotFound { .. } => vec!["List the runs of the store to see which there are.".to_owned()],
+            ObserveError::NotFound { .. } => vec!["`placet runs list` shows the runs there are".to_owned()],
             ObserveError::Record { source: RecordError::Version { .. }, .. } => Vec::new(),
             ObserveError::Record { run, .. }
             | ObserveError::OtherRun { run, .. }
             | ObserveError::NotTheEnd { run, .. } => {
-                vec![format!("Verify {run} to see everything that is wrong with it.")]
+                vec![format!("`placet audit verify {run}` names everything that is wrong with it")]
             }
             ObserveError::Line { .. } => Vec::new(),
             ObserveError::Store(error) => error.hints(),

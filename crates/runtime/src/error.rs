@@ -140,12 +140,12 @@ impl Diagnose for RuntimeError {
             RuntimeError::GrantsDiffer { .. } => {
                 vec!["Grant what the run was started with, in the same order; or start a new run.".to_owned()]
             }
-            RuntimeError::Held { .. } => {
-                vec!["Follow it instead, or wait until its owner ends it or lets go of it.".to_owned()]
-            }
-            RuntimeError::Ended { run, .. } => vec![format!("Replay {run} to see what it did.")],
-            RuntimeError::Lost { run } => vec![format!("Follow {run} to see how it goes on.")],
-            RuntimeError::Left { run } => vec![format!("Resume {run} to go on with it.")],
+            RuntimeError::Held { run, .. } => vec![format!(
+                "`placet runs follow {run}` watches it; it can be resumed once its owner ends it or lets go of it"
+            )],
+            RuntimeError::Ended { run, .. } => vec![format!("`placet runs replay {run}` tells what it did")],
+            RuntimeError::Lost { run } => vec![format!("`placet runs follow {run}` shows how it goes on")],
+            RuntimeError::Left { run } => vec![format!("`placet runs resume {run}` goes on with it")],
             RuntimeError::Provider(error) => error.hints(),
             RuntimeError::Journal(error) => error.hints(),
             RuntimeError::Store(error) => error.hints(),

@@ -1,12 +1,13 @@
 //! Live events to any number of readers.
 //!
-//! One feed a run, in the process that owns it. The producer never waits for a reader: it puts events into a ring of
-//! bounded size and wakes whoever waits. A reader is nothing but a cursor. What has left the ring it gets otherwise:
-//! records from the store, live text as one snapshot of the present turn.
+//! One feed a run, in the process that owns it. The producer puts events into a ring of bounded size and wakes whoever
+//! waits. A reader is nothing but a cursor. What has left the ring it gets otherwise: records from the store, live text as
+//! one snapshot of the present turn. Only for a reader that paces the run, the one on whose behalf it was started, does
+//! the producer wait, and only between two pieces of a model's answer.
 
 use placet_core::event::{Event, EventBody, Snapshot};
 use placet_core::{Cursor, RunId, Timestamp};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -26,6 +27,8 @@ pub(crate) struct Feed {
     run: RunId,
     state: Mutex<FeedState>,
     wake: Notify,
+    /// Wakes the producer when a pacing reader has read on or is gone.
+    room: Notify,
     readers: AtomicUsize,
 }
 
@@ -44,6 +47,9 @@ struct FeedState {
     text: String,
     /// The place after which that text came; absent where no turn is going on.
     turn_began: Option<Cursor>,
+    /// How far each reader that paces the run has read.
+    pacing: BTreeMap<u64, Cursor>,
+    next_pace: u64,
     closed: bool,
 }
 
@@ -75,9 +81,17 @@ impl Feed {
             live: 0,
             text: String::new(),
             turn_began: None,
+            pacing: BTreeMap::new(),
+            next_pace: 0,
             closed: false,
         };
-        Arc::new(Feed { run, state: Mutex::new(state), wake: Notify::new(), readers: AtomicUsize::new(0) })
+        Arc::new(Feed {
+            run,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            room: Notify::new(),
+            readers: AtomicUsize::new(0),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, FeedState> {
@@ -132,7 +146,30 @@ impl Feed {
     /// A reader that has seen everything up to that place.
     pub(crate) fn reader(self: &Arc<Self>, from: Cursor) -> FeedReader {
         self.readers.fetch_add(1, Ordering::Relaxed);
-        FeedReader { feed: self.clone(), cursor: from, seen: None, fell_behind: false }
+        FeedReader { feed: self.clone(), cursor: from, seen: None, fell_behind: false, pace: None }
+    }
+
+    /// A reader that the run waits for, once half of the ring lies before it: it misses no live event.
+    pub(crate) fn pacing_reader(self: &Arc<Self>, from: Cursor) -> FeedReader {
+        let mut reader = self.reader(from);
+        let mut state = self.lock();
+        let pace = state.next_pace;
+        state.next_pace += 1;
+        state.pacing.insert(pace, from);
+        reader.pace = Some(pace);
+        reader
+    }
+
+    /// Waits until every pacing reader has come near enough.
+    pub(crate) async fn has_room(&self) {
+        loop {
+            let mut made = std::pin::pin!(self.room.notified());
+            made.as_mut().enable();
+            if self.lock().has_room() {
+                return;
+            }
+            made.await;
+        }
     }
 }
 
@@ -147,11 +184,22 @@ impl FeedState {
         self.last = event.cursor;
         self.last_at = event.at;
         self.ring.push_back(Arc::new(event));
-        while self.ring.len() > RING_EVENTS || self.bytes > RING_BYTES {
+        // One event alone stays however large it is: a reader that is there for it gets it.
+        while self.ring.len() > 1 && (self.ring.len() > RING_EVENTS || self.bytes > RING_BYTES) {
             let Some(oldest) = self.ring.pop_front() else { break };
             self.bytes -= weight(&oldest.body);
             self.floor = oldest.cursor;
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.closed
+            || self.pacing.values().all(|cursor| {
+                let first = self.ring.partition_point(|event| event.cursor <= *cursor);
+                let unread = || self.ring.iter().skip(first);
+                self.ring.len() - first < RING_EVENTS / 2
+                    && unread().map(|event| weight(&event.body)).sum::<usize>() < RING_BYTES / 2
+            })
     }
 
     fn after(&self, reader: &FeedReader) -> Next {
@@ -195,6 +243,8 @@ pub(crate) struct FeedReader {
     seen: Option<u64>,
     /// Whether it was sent to the store, and has not been told of the live text since.
     fell_behind: bool,
+    /// Under which number the feed knows it, if it paces the run.
+    pace: Option<u64>,
 }
 
 impl FeedReader {
@@ -211,6 +261,16 @@ impl FeedReader {
     /// Notes that everything up to that place was read, from here or from elsewhere.
     pub(crate) fn advance(&mut self, cursor: Cursor) {
         self.cursor = self.cursor.max(cursor);
+        let feed = self.feed.clone();
+        self.read_on(&mut feed.lock());
+    }
+
+    /// Tells the producer how far it has read, where the producer waits for it.
+    fn read_on(&self, state: &mut FeedState) {
+        if let Some(pace) = self.pace {
+            state.pacing.insert(pace, self.cursor);
+            self.feed.room.notify_waiters();
+        }
     }
 
     /// What comes next, once there is something.
@@ -220,7 +280,8 @@ impl FeedReader {
             let mut woken = std::pin::pin!(self.feed.wake.notified());
             woken.as_mut().enable();
             let next = {
-                let state = self.feed.lock();
+                let feed = self.feed.clone();
+                let mut state = feed.lock();
                 let next = state.after(self);
                 match &next {
                     Next::Events(events) => {
@@ -238,6 +299,7 @@ impl FeedReader {
                     Next::Records(_) => self.fell_behind = true,
                     Next::Wait | Next::Over => {}
                 }
+                self.read_on(&mut state);
                 next
             };
             if !matches!(next, Next::Wait) {
@@ -251,6 +313,10 @@ impl FeedReader {
 impl Drop for FeedReader {
     fn drop(&mut self) {
         self.feed.readers.fetch_sub(1, Ordering::Relaxed);
+        if let Some(pace) = self.pace {
+            self.feed.lock().pacing.remove(&pace);
+            self.feed.room.notify_waiters();
+        }
     }
 }
 

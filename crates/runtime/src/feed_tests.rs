@@ -110,14 +110,17 @@ fn a_late_reader_gets_what_the_ring_still_has_and_one_that_fell_behind_a_snapsho
 }
 
 #[test]
-fn one_event_larger_than_the_ring_is_told_by_a_snapshot() {
+fn one_event_larger_than_the_ring_is_kept_until_the_next() {
     let source = Source::new(3);
-    let mut reader = source.feed.reader(Cursor::record(3));
+    let (mut quick, mut late) = (source.feed.reader(Cursor::record(3)), source.feed.reader(Cursor::record(3)));
     let large = "x".repeat(RING_BYTES + 1);
     source.live(delta(&large));
-    let got = drain(&mut reader, &source.records, 99);
+    let got = drain(&mut quick, &source.records, 99);
+    assert_eq!(got.iter().map(|event| event.body.clone()).collect::<Vec<_>>(), [delta(&large)]);
+    source.live(delta("y"));
+    let got = drain(&mut late, &source.records, 99);
     let [Event { body: EventBody::Snapshot(snapshot), .. }] = &got[..] else { panic!("{} events", got.len()) };
-    assert_eq!((snapshot.text.len(), snapshot.missed), (large.len(), 1));
+    assert_eq!((snapshot.text.len(), snapshot.missed), (large.len() + 1, 2));
 }
 
 #[test]
@@ -209,4 +212,36 @@ proptest! {
         }
         prop_assert_eq!(&text, &source.feed.lock().text);
     }
+}
+
+#[test]
+fn a_run_waits_for_its_pacing_reader_and_for_nobody_else() {
+    let source = Source::new(0);
+    let slow = source.feed.reader(Cursor::START);
+    let mut paced = source.feed.pacing_reader(Cursor::START);
+    let mut shown = 0;
+    while source.feed.has_room().now_or_never().is_some() {
+        source.live(delta("a"));
+        shown += 1;
+        assert!(shown <= RING_EVENTS, "it never waits");
+    }
+    assert_eq!(shown, RING_EVENTS / 2);
+    let mut read = 0;
+    while read < shown {
+        match paced.next().now_or_never() {
+            Some(Next::Events(events)) => read += events.len(),
+            other => panic!("{other:?} after {read}"),
+        }
+    }
+    assert!(source.feed.has_room().now_or_never().is_some());
+
+    source.live(delta(&"b".repeat(RING_BYTES)));
+    assert!(source.feed.has_room().now_or_never().is_none(), "bytes count as well");
+    assert!(matches!(paced.next().now_or_never(), Some(Next::Events(events)) if events.len() == 1));
+
+    source.live(delta(&"c".repeat(RING_BYTES / 2)));
+    assert!(source.feed.has_room().now_or_never().is_none());
+    drop(paced);
+    assert!(source.feed.has_room().now_or_never().is_some(), "who is gone holds nothing up");
+    drop(slow);
 }

@@ -43,6 +43,14 @@ impl RunHandle {
         self.source.stream(from)
     }
 
+    /// The events after a place, for the one on whose behalf the run goes on: while this reader is far behind, the model's
+    /// answer is read no further, so that it misses nothing. Records are written and limits hold all the same. Dropping
+    /// it lets the run go on at its own pace.
+    #[must_use]
+    pub fn paced_events(&self, from: Cursor) -> EventStream {
+        self.source.read(self.source.feed.pacing_reader(from))
+    }
+
     /// Asks the run to end: a model's answer is cut off, handlers that only read are dropped, others are waited for.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -126,8 +134,12 @@ pub(crate) struct EventSource {
 
 impl EventSource {
     pub(crate) fn stream(&self, from: Cursor) -> EventStream {
+        self.read(self.feed.reader(from))
+    }
+
+    fn read(&self, reader: FeedReader) -> EventStream {
         let reading = Reading {
-            reader: self.feed.reader(from),
+            reader,
             store: self.store.clone(),
             tenant: self.tenant.clone(),
             ready: VecDeque::new(),

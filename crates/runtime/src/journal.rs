@@ -162,6 +162,11 @@ impl JournalWriter {
         self.feed.live(self.shared.env.now(), event);
     }
 
+    /// Waits for readers that pace the run.
+    pub(crate) async fn has_room(&self) {
+        self.feed.has_room().await;
+    }
+
     /// Adds a record. It is on disk once a commit has returned.
     pub(crate) fn append(&self, event: EventBody) -> Result<()> {
         self.open().append(&self.run, self.shared.env.now(), event)

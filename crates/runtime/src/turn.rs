@@ -32,6 +32,7 @@ pub(crate) async fn stream(
         answer.push(&event);
         if let Some(shown) = shown(event) {
             journal.live(shown);
+            journal.has_room().await;
         }
     }
     Ok(())
@@ -54,7 +55,7 @@ impl TurnSize {
         let index = match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) | TurnEvent::Reasoning(delta) => Some(delta.index),
             TurnEvent::Call(delta) => Some(delta.index),
-            TurnEvent::ReasoningState(state) => Some(state.index),
+            TurnEvent::ReasoningState(state) | TurnEvent::TextState(state) => Some(state.index),
             TurnEvent::Whole(whole) => Some(whole.index),
             _ => None,
         };
@@ -68,7 +69,7 @@ impl TurnSize {
                 let texts = delta.name.iter().chain(&delta.provider_id).map(|text| written(text));
                 written(&delta.arguments) + native + texts.sum::<usize>()
             }
-            TurnEvent::ReasoningState(state) => json_size(&state.native),
+            TurnEvent::ReasoningState(state) | TurnEvent::TextState(state) => json_size(&state.native),
             TurnEvent::Whole(whole) => json_size(&whole.body),
             TurnEvent::Finished(finished) => json_size(finished),
             _ => 0,

@@ -4,8 +4,9 @@ use crate::args::DoctorArgs;
 use crate::failure::{Code, Done, Failure};
 use crate::house::House;
 use crate::models::{self, Found};
-use crate::output::{Tone, printable};
+use crate::output::{Output, Tone, printable};
 use crate::vars;
+use placet_models::chat::vendor_base_url;
 use placet_models::vendor::VENDORS;
 use serde::Serialize;
 
@@ -61,8 +62,19 @@ pub(crate) async fn doctor(house: &House, args: &DoctorArgs) -> Done {
         "L1: commands run with a clean environment, limits and a process group of their own, but can read and reach \
          what you can",
     ));
-    let output = &house.output;
-    for finding in &findings {
+    told(&house.output, &findings)
+}
+
+/// Where not even a folder for runs can be told.
+pub(crate) fn homeless(global: &crate::args::Global, failure: Failure) -> Done {
+    let output = Output::new(global.json, global.color, vars::var(vars::NO_COLOR).is_some());
+    let version = Finding::new("version", State::Good, env!("CARGO_PKG_VERSION"));
+    let findings: Vec<Finding> = [version, Finding::of("home", failure)].into_iter().chain(keys()).collect();
+    told(&output, &findings)
+}
+
+fn told(output: &Output, findings: &[Finding]) -> Done {
+    for finding in findings {
         if output.json {
             output.json_line(finding);
             continue;
@@ -104,12 +116,15 @@ async fn store(house: &House) -> Finding {
 /// Which keys are set, never what they are.
 fn keys() -> Vec<Finding> {
     let mut findings = Vec::new();
+    let lookup: placet_models::Lookup = std::sync::Arc::new(|name: &str| vars::var(name));
     for row in VENDORS.iter().filter(|row| !row.key_variables.is_empty()) {
         if let Some(name) = row.key_variables.iter().find(|name| vars::var(name).is_some()) {
+            let (url, said_by) = vendor_base_url(row, &lookup);
+            let whom = if said_by.is_some() { format!("the server at {url}") } else { row.name.to_owned() };
             findings.push(Finding::new(
                 "key",
                 State::Good,
-                format!("{name} is set: --model {}:NAME asks {}", row.id, row.name),
+                format!("{name} is set: --model {}:NAME asks {whom}", row.id),
             ));
         }
     }

@@ -128,7 +128,7 @@ fn program(house: &House, store: SharedStore) -> Program {
 async fn watch(house: &House, runtime: &Program, handle: RunHandle) -> Done {
     let run = handle.id().clone();
     let stopper = house.env.spawn("interrupts", stop_when_asked(house.output, &handle, runtime.approver.clone()));
-    let mut events = handle.events(Cursor::START);
+    let mut events = handle.paced_events(Cursor::START);
     let mut render = Render::new(&house.output, house.redactor.clone());
     // What went wrong is told by the result.
     while let Some(Ok(event)) = events.next().await {

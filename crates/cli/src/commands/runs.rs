@@ -9,7 +9,8 @@ use crate::render::{Render, millis, plural, spent};
 use futures_util::{StreamExt, pin_mut};
 use placet_core::{Cursor, EventBody, Role, RunId};
 use placet_observe::{
-    Difference, Divergence, Ending, Happening, Journal, ListedRun, Replay, diff, follow, list_runs, replay,
+    Difference, Divergence, Ending, Happening, Journal, ListedRun, Replay, damaged_lines, diff, follow, list_runs,
+    replay,
 };
 use placet_store::SharedStore;
 use std::path::Path;
@@ -44,6 +45,14 @@ async fn list(house: &House, limit: usize) -> Done {
         } else {
             output.line(&list_line(house, &run));
         }
+    }
+    let damaged = damaged_lines(&*store, &house.tenant).await?.len();
+    if damaged > 0 {
+        output.note(&format!(
+            "{} of the list cannot be read and {} left out: `placet audit verify` names what is wrong",
+            plural(damaged as u64, "line"),
+            if damaged == 1 { "is" } else { "are" },
+        ));
     }
     Ok(())
 }

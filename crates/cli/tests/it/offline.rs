@@ -1,6 +1,6 @@
 //! Everything works on a fresh machine with no key.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, said};
 
 #[test]
 fn with_no_key_and_no_file_it_says_that_it_is_no_language_model_and_still_answers() {
@@ -21,4 +21,26 @@ fn it_calculates_when_it_is_handed_a_calculator_and_not_otherwise() {
     assert!(handed.out.contains("42"), "{handed:#?}");
     let empty_handed = bench.placet(&["run", "What is 6 * 7?"]).done();
     assert!(!empty_handed.out.contains("42"), "{empty_handed:#?}");
+}
+
+#[test]
+fn a_wrong_command_line_is_told_in_json_where_json_is_asked_for() {
+    let bench = Bench::new();
+    let told = bench.placet(&["run", "hello", "--max-rounds", "many", "--json"]).ended_with(2);
+    let line = &told.json()[0];
+    assert_eq!(line["error"]["exit_code"], 2, "{told:#?}");
+    assert!(line["error"]["message"].as_str().is_some_and(|text| text.contains("--max-rounds")), "{told:#?}");
+    let plain = bench.placet(&["run", "hello", "--max-rounds", "many", "--", "--json"]).ended_with(2);
+    assert!(plain.out.is_empty() && plain.err.contains("--max-rounds"), "{plain:#?}");
+}
+
+#[test]
+fn the_doctor_looks_at_what_it_can_without_a_home_and_names_foreign_servers() {
+    let bench = Bench::new();
+    let mut homeless = bench.program(&["doctor"]);
+    homeless.env_remove("PLACET_HOME").env("OPENAI_API_KEY", "sk-x").env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+    let told = said(homeless.output().unwrap()).ended_with(1);
+    assert!(told.out.contains("HOME") && told.out.contains("version"), "{told:#?}");
+    assert!(told.out.contains("asks the server at http://127.0.0.1:9/v1"), "{told:#?}");
+    assert!(!told.out.contains("sk-x") && !told.err.contains("sk-x"), "{told:#?}");
 }

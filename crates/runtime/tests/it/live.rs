@@ -125,3 +125,16 @@ async fn a_reader_that_does_not_read_holds_nothing_up_and_gets_a_snapshot() {
     assert_eq!(told, Some(text));
     assert!(all(fast).await.len() < 1100);
 }
+
+#[tokio::test]
+async fn a_reader_that_paces_the_run_misses_nothing() {
+    let world = world();
+    let pieces: Vec<String> = (0..5000).map(|piece| format!("{piece} ")).collect();
+    let text = pieces.concat();
+    let model = scripted(vec![ScriptTurn { text: pieces, ..ScriptTurn::default() }]);
+    let handle = world.builder(model).build().run("scripted:m").input("go").start().await.unwrap();
+    let events = all(handle.paced_events(Cursor::START)).await;
+    assert!(!events.iter().any(|event| event.body.kind() == "stream.snapshot"));
+    assert_eq!(text_of(&events), text);
+    assert_eq!(handle.wait().await.unwrap().text, text);
+}
