@@ -151,7 +151,7 @@ impl Accumulator {
     /// The [`ProviderError`] that broke the answer off, or one of kind *interrupted* where it ended without its end.
     pub fn finish(self, provider: &ProviderId, env: &Env) -> Result<Turn, ProviderError> {
         let finished = match self.end {
-            Some(End::Finished(finished)) => finished,
+            Some(End::Finished(finished)) => *finished,
             Some(End::Failed(error)) => return Err(*error),
             None => {
                 return Err(ProviderError::new(

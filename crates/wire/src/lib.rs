@@ -18,6 +18,7 @@ pub mod anthropic_messages;
 mod encoded;
 pub mod envelope;
 mod failure;
+pub mod fields;
 pub mod gemini;
 pub mod names;
 pub mod openai_chat;
