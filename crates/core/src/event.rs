@@ -16,6 +16,7 @@ use crate::item::Item;
 use crate::limits::Limits;
 use crate::open::{open_enum, open_words};
 use crate::outcome::ToolResult;
+use crate::price::ModelPrice;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolDefinition};
 use crate::turn::{Controls, ProviderState, ToolChoice, Turn};
@@ -229,12 +230,30 @@ pub struct RunStarted {
     /// The price that costs are reckoned with, where one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// The rates that costs are reckoned with where no price was given: those of a catalog, as they were at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Arc<ModelPrice>>,
     /// What the program was started with, so that it can build the grants again.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub launch: Map<String, Value>,
     /// Set where redaction is switched off for the whole run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unredacted: bool,
+}
+
+impl RunStarted {
+    /// Whether there is anything to reckon costs with.
+    #[must_use]
+    pub fn is_priced(&self) -> bool {
+        self.price.is_some() || self.rates.is_some()
+    }
+
+    /// What a turn costs that used so much, served by this tier; nothing where that is not known. A price that was given
+    /// comes before the rates of a catalog.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage, tier: Option<&str>) -> Option<Money> {
+        crate::price::cost(self.price.as_ref(), self.rates.as_deref(), usage, tier)
+    }
 }
 
 /// Another process has taken the run up again.

@@ -277,6 +277,10 @@ impl ModelProvider for ChatProvider {
         stream
     }
 
+    async fn ready(&self, _model: &str) -> Result<(), ProviderError> {
+        self.options.credential.resolve(&self.options.id).map(drop)
+    }
+
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
         let dialect = self.options.dialect("");
         let key = self.options.credential.resolve(&self.options.id)?;

@@ -26,6 +26,15 @@ pub trait ModelProvider: Send + Sync + fmt::Debug {
     /// request holds what this model cannot do. What goes wrong later is a [`TurnEvent::Failed`] of the stream.
     async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError>;
 
+    /// Tells what can be told without asking anybody: a key that is missing, a file that is not there. Cheap; a run calls it
+    /// before its start is recorded.
+    ///
+    /// # Errors
+    /// The [`ProviderError`] that asking this model would certainly meet.
+    async fn ready(&self, _model: &str) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     /// The models that it says it has; empty where it cannot tell.
     ///
     /// # Errors

@@ -323,10 +323,17 @@ impl Default for ScriptFiles {
 impl ScriptFiles {
     /// The script at `path`, and how often it was asked for a turn before.
     fn next(&self, path: &str) -> Result<(Arc<Script>, usize), ProviderError> {
+        let script = self.script(path)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((script, asked)) = open.get_mut(path) {
-            *asked += 1;
-            return Ok((script.clone(), *asked));
+        let asked = open.get_mut(path).map_or(0, |(_, asked)| std::mem::replace(asked, *asked + 1));
+        Ok((script, asked))
+    }
+
+    /// The script at `path`, read at the first time.
+    fn script(&self, path: &str) -> Result<Arc<Script>, ProviderError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((script, _)) = open.get(path) {
+            return Ok(script.clone());
         }
         let error = |kind, message: String| ProviderError::new(kind, self.id.clone(), message);
         let text = std::fs::read_to_string(Path::new(path)).map_err(|cause| {
@@ -338,7 +345,7 @@ impl ScriptFiles {
         })?;
         let script = Arc::new(script);
         open.insert(path.to_owned(), (script.clone(), 0));
-        Ok((script, 0))
+        Ok(script)
     }
 }
 
@@ -355,6 +362,10 @@ impl ModelProvider for ScriptFiles {
             Follow::Conversation => answers_in(&request),
         };
         play(&self.id, &script, place, &request.model, context).await
+    }
+
+    async fn ready(&self, path: &str) -> Result<(), ProviderError> {
+        self.script(path).map(drop)
     }
 
     async fn models(&self, _context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {

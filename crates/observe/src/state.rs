@@ -151,7 +151,7 @@ impl RunState {
                 self.items.iter().for_each(|item| self.origins.extend(&item.origin));
                 self.provider_state.clone_from(&started.provider_state);
                 self.turn_due = true;
-                self.cost = started.price.map(|_| Money::ZERO);
+                self.cost = started.is_priced().then_some(Money::ZERO);
                 self.started = Some(Arc::new((**started).clone()));
                 self.clock = ActiveTime { before: Duration::ZERO, since: at, last: at };
             }

@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::turn::{self, TurnSize};
 use futures_util::StreamExt;
 use placet_core::event::TurnCompleted;
+use placet_core::price;
 use placet_core::{Accumulator, Item, ItemId, ProviderState, ToolResult, Turn, TurnRequest};
 use placet_models::AskContext;
 use placet_observe::RunResult;
@@ -88,7 +89,8 @@ impl Chat {
             answer.push(&event);
         }
         let turn = answer.finish(plan.provider.id(), env)?;
-        let cost = turn.usage.and_then(|usage| Some(usage.cost(builder.price.as_ref()?)));
+        let (tier, rates) = (turn.service_tier.as_deref(), builder.rates.as_deref());
+        let cost = turn.usage.and_then(|usage| price::cost(builder.price.as_ref(), rates, &usage, tier));
         let took_ms = millis(env.clock().steady().saturating_sub(began));
         let asked = TurnCompleted { number: 1, turn: turn.clone(), cost, omitted: Vec::new(), took_ms };
         self.asked = Some(Box::new(asked));

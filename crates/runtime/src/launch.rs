@@ -26,6 +26,7 @@ pub(crate) type FirstTurn = Box<TurnCompleted>;
 /// Starts a new run.
 pub(crate) async fn start(mut builder: RunBuilder, first: Option<FirstTurn>) -> Result<RunHandle> {
     let plan = builder.plan()?;
+    plan.provider.ready(&plan.model).await?;
     let shared = builder.runtime.0.clone();
     let run = builder.id.take().unwrap_or_else(|| shared.env.new_id());
     let started = Arc::new(builder.started(&plan));

@@ -7,7 +7,9 @@ use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use placet_core::event::RunStarted;
 use placet_core::turn::Controls;
-use placet_core::{BoxFuture, Event, Item, Limits, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName};
+use placet_core::{
+    BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName,
+};
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
 use placet_tools::{Approver, Grant, Policy, Private, Registry};
@@ -67,6 +69,7 @@ pub struct RunBuilder {
     pub(crate) controls: Controls,
     pub(crate) limits: Limits,
     pub(crate) price: Option<Price>,
+    pub(crate) rates: Option<Arc<ModelPrice>>,
     pub(crate) launch: Map<String, Value>,
     pub(crate) unredacted: bool,
     pub(crate) extras: Extras,
@@ -98,6 +101,7 @@ impl RunBuilder {
             controls: Controls::default(),
             limits: Limits::default(),
             price: None,
+            rates: None,
             launch: Map::new(),
             unredacted: false,
             extras: Extras::default(),
@@ -170,9 +174,15 @@ impl RunBuilder {
         self
     }
 
-    /// What tokens cost. Without it, the cost is unknown, and there can be no limit on it.
+    /// What tokens cost. Without it and without [`RunBuilder::rates`], the cost is unknown, and there can be no limit on it.
     pub fn price(mut self, price: impl Into<Option<Price>>) -> Self {
         self.price = price.into();
+        self
+    }
+
+    /// What everything costs that a model charges for, where no [`RunBuilder::price`] is given: from a catalog, say.
+    pub fn rates(mut self, rates: impl Into<Option<Arc<ModelPrice>>>) -> Self {
+        self.rates = rates.into();
         self
     }
 
@@ -222,7 +232,8 @@ impl RunBuilder {
     /// Starts it; it goes on in the background. Its start is recorded when this returns.
     ///
     /// # Errors
-    /// [`RuntimeError::Wiring`] with everything that is wrong, [`RuntimeError::Start`] where a capability cannot get
+    /// [`RuntimeError::Wiring`] with everything that is wrong, [`RuntimeError::Provider`] where it can be told without
+    /// asking that the provider cannot answer (no key, no such script), [`RuntimeError::Start`] where a capability cannot get
     /// ready, [`RuntimeError::Exists`] for an id that is taken, [`RuntimeError::Store`] where the start cannot be recorded.
     pub async fn start(self) -> Result<RunHandle> {
         launch::start(self, None).await
@@ -310,7 +321,7 @@ impl RunBuilder {
         if self.limits.concurrency == 0 {
             problems.push("the limit of handlers at a time is 0, so no tool could ever run".to_owned());
         }
-        if self.limits.cost.is_some() && self.price.is_none() {
+        if self.limits.cost.is_some() && self.price.is_none() && self.rates.is_none() {
             problems.push("there is a limit on the cost, but no price to reckon it with; give a price".to_owned());
         }
     }
@@ -330,6 +341,7 @@ impl RunBuilder {
             tool_choice: self.tool_choice.clone(),
             limits: self.limits.clone(),
             price: self.price,
+            rates: self.rates.clone(),
             launch: self.launch.clone(),
             unredacted: self.unredacted,
         }

@@ -120,6 +120,7 @@ impl ResumeBuilder {
             return Err(RuntimeError::Wiring { problems: Problems(vec![problem]) });
         };
 
+        provider.ready(&started.model).await?;
         let lifecycle = Lifecycle::new(&shared.env).of_run(run.clone(), self.extras.cancel.clone());
         registry.start(&lifecycle).await?;
         let taken_up = take_up(shared.clone(), &journal, state, lease, &registry);

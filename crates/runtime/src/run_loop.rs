@@ -142,7 +142,7 @@ impl ActiveRun {
         match finished {
             Ok(turn) => self.journal.append(EventBody::TurnCompleted(Box::new(TurnCompleted {
                 number,
-                cost: self.cost(turn.usage),
+                cost: self.cost(turn.usage, turn.service_tier.as_deref()),
                 turn,
                 omitted: watcher.omitted(),
                 took_ms: millis(self.env.clock().steady().saturating_sub(began)),
@@ -233,7 +233,7 @@ impl ActiveRun {
             self.journal.read(|state| (state.usage(), state.cost(), state.turns(), state.rounds()));
         if let Some(usage) = usage {
             used += usage;
-            cost = cost.and_then(|sum| Some(sum + self.cost(Some(usage))?));
+            cost = cost.and_then(|sum| Some(sum + self.cost(Some(usage), None)?));
         }
         self.journal.append(match stop {
             Stop::End(end, detail) => {
@@ -276,8 +276,8 @@ impl ActiveRun {
         }
     }
 
-    fn cost(&self, usage: Option<Usage>) -> Option<Money> {
-        Some(usage?.cost(self.started.price.as_ref()?))
+    fn cost(&self, usage: Option<Usage>, tier: Option<&str>) -> Option<Money> {
+        self.started.cost(&usage?, tier)
     }
 
     fn failure(&self, error: &ProviderError) -> Failure {

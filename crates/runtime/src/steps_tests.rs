@@ -51,6 +51,7 @@ impl Story {
                 cache_write: None,
                 cache_write_long: None,
             }),
+            rates: None,
             launch: Default::default(),
             unredacted: false,
         };

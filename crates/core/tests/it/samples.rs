@@ -247,6 +247,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             tool_choice: ToolChoice::Required,
             limits: Limits { time_ms: Some(1000), tokens: Some(5), cost, ..Limits::default() },
             price: Some(price),
+            rates: None,
             launch: map(json!({"files": "."})),
             unredacted: true,
         })),

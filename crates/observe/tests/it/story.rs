@@ -56,6 +56,7 @@ impl Story {
             tool_choice: Default::default(),
             limits: Limits::default(),
             price: None,
+            rates: None,
             launch: Default::default(),
             unredacted: false,
         })));

@@ -314,6 +314,55 @@ impl ModelProvider for Refusing {
     }
 }
 
+/// Knows without asking that it cannot answer.
+#[derive(Debug)]
+struct Unready(Refusing);
+
+#[async_trait::async_trait]
+impl ModelProvider for Unready {
+    fn id(&self) -> &placet_core::ProviderId {
+        self.0.id()
+    }
+
+    async fn ready(&self, model: &str) -> Result<(), placet_core::ProviderError> {
+        Err(placet_core::ProviderError::new(
+            ErrorKind::Authentication,
+            self.id().clone(),
+            format!("no key for {model}"),
+        ))
+    }
+
+    async fn ask(
+        &self,
+        _: Arc<placet_core::TurnRequest>,
+        _: placet_models::AskContext,
+    ) -> Result<placet_models::TurnStream, placet_core::ProviderError> {
+        panic!("it was asked, though it is not ready")
+    }
+
+    async fn models(
+        &self,
+        _: placet_models::AskContext,
+    ) -> Result<Vec<placet_models::ModelListing>, placet_core::ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_ready_starts_no_run_and_takes_none_up() {
+    let two = two_processes(vec![ScriptTurn::text("all done")]);
+    let unready: Arc<dyn ModelProvider> = Arc::new(Unready(Refusing("scripted".into(), ErrorKind::Internal)));
+    let error = two.first.run((unready.clone(), "m")).input("go").start().await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Provider(error) if error.message == "no key for m"), "{error}");
+    let listed = placet_observe::list_runs(&**two.first.store(), two.first.tenant(), None, 9).await.unwrap();
+    assert!(listed.is_empty(), "nothing was recorded: {listed:?}");
+
+    let run = left(&two).await;
+    let error = two.second.resume(run.clone()).provider(unready).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Provider(_)), "{error}");
+    assert_eq!(two.second.resume(run).await.unwrap().text, "all done");
+}
+
 /// A run that was left within its first turn.
 async fn left(two: &TwoProcesses) -> RunId {
     let silent: Arc<dyn ModelProvider> = Arc::new(Silent { id: "scripted".into(), dropped: Arc::default() });
