@@ -79,6 +79,19 @@ impl Url {
         self.with_path_and_query(&joined)
     }
 
+    /// The address of these segments below this one, each percent-encoded, so that a `/` within one is part of its name.
+    ///
+    /// # Errors
+    /// [`NetError::InvalidUrl`] when the address becomes too long.
+    pub fn below(&self, segments: &[&str]) -> crate::Result<Self> {
+        let mut path = String::new();
+        for segment in segments {
+            path.push('/');
+            percent_encode(segment, &mut path);
+        }
+        self.join(&path)
+    }
+
     /// This address with one more query parameter, percent-encoded. Credentials belong into headers.
     ///
     /// # Errors

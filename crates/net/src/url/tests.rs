@@ -94,3 +94,10 @@ proptest! {
         prop_assert_eq!(percent_decode(coded), value);
     }
 }
+
+#[test]
+fn a_segment_is_one_segment_whatever_it_holds() {
+    let base = Url::parse("http://h/base/").unwrap();
+    let url = base.below(&["boards", "tenant/44 71é", "levels", "a?b#c"]).unwrap();
+    assert_eq!(url.expose(), "http://h/base/boards/tenant%2F44%2071%C3%A9/levels/a%3Fb%23c");
+}
