@@ -31,6 +31,7 @@
 //! another process needs, but in the store.
 
 mod agent_board;
+mod client;
 mod content;
 mod error;
 mod model;
@@ -39,8 +40,10 @@ mod notify;
 mod request;
 pub mod rules;
 mod run;
+mod wire;
 
 pub use agent_board::AgentBoard;
+pub use client::BoardClient;
 pub use content::{Content, InvalidContent};
 pub use error::{BoardError, Result};
 pub use model::{Bounds, Change, Contribution, DEFAULT_PAGE, MAX_PAGE, Page, PremiseState, Region, RegionKind};
