@@ -17,6 +17,7 @@
 //! calls are the text that the model wrote.
 
 pub mod accumulate;
+pub mod embedding;
 pub mod env;
 pub mod error;
 pub mod event;
@@ -38,6 +39,7 @@ pub mod turn;
 pub mod usage;
 
 pub use accumulate::Accumulator;
+pub use embedding::{EmbeddingRequest, Embeddings};
 pub use env::{BoxFuture, Clock, Env, Random, Tasks};
 pub use error::{Diagnose, ErrorKind, ProviderError};
 pub use event::{Cursor, Event, EventBody};
