@@ -30,6 +30,8 @@ pub enum Support {
     Refused,
     /// It is left out and reported under its name: a hint, or state that has no place.
     Omitted,
+    /// Nothing is written, because the protocol does so anyway.
+    Implied,
 }
 
 /// What one protocol does with one field.

@@ -22,7 +22,12 @@ pub struct Names {
 impl Names {
     /// The aliases of these tools.
     pub fn of<'a>(tools: impl IntoIterator<Item = &'a ToolName>) -> Self {
-        let aliased = tools.into_iter().filter_map(|name| match alias(name.as_str()) {
+        Names::within(MAX_LENGTH, tools)
+    }
+
+    /// The aliases of these tools at a provider that takes names of up to `longest` characters.
+    pub fn within<'a>(longest: usize, tools: impl IntoIterator<Item = &'a ToolName>) -> Self {
+        let aliased = tools.into_iter().filter_map(|name| match alias_within(longest, name.as_str()) {
             Cow::Owned(alias) => Some((alias, name.clone())),
             Cow::Borrowed(_) => None,
         });
@@ -46,8 +51,14 @@ impl Names {
 /// a hash of the whole name, which tells apart what then reads the same.
 #[must_use]
 pub fn alias(name: &str) -> Cow<'_, str> {
+    alias_within(MAX_LENGTH, name)
+}
+
+/// As [`alias`], for a provider that takes names of up to `longest` characters, which are at least 64.
+#[must_use]
+pub fn alias_within(longest: usize, name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= MAX_LENGTH && name.chars().all(is_plain) {
+    if !name.is_empty() && name.len() <= longest.max(MAX_LENGTH) && name.chars().all(is_plain) {
         return Cow::Borrowed(name);
     }
     let kept = MAX_LENGTH - HASH_DIGITS - 1;

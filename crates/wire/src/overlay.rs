@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 ///
 /// Objects are compared key by key. Lists are compared by what they share at their beginnings and ends; what lies between
 /// is compared in place where it is as long as before, and else replaced. A list whose encoding has another length than
-/// the body's is replaced whole as soon as anything in it changes, because its places cannot be told.
+/// the body's, or whose entries are not the body's in their order (another role, id, name or text), is replaced whole as soon
+/// as anything in it changes, because its places cannot be told. A text that stands for a list of that one text stays one,
+/// and the other way round.
 #[must_use]
 pub fn overlay(body: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
@@ -20,11 +22,40 @@ pub fn overlay(body: &Value, before: &Value, after: &Value) -> Value {
         (Value::Object(body), Value::Object(before), Value::Object(after)) => {
             Value::Object(object(body, before, after))
         }
-        (Value::Array(body), Value::Array(before), Value::Array(after)) if body.len() == before.len() => {
+        (Value::Array(body), Value::Array(before), Value::Array(after)) if is_in_order(body, before) => {
             Value::Array(list(body, before, after))
+        }
+        (Value::String(body), before @ Value::Array(_), after @ Value::Array(_)) if lone_text(before) == Some(body) => {
+            lone_text(after).map_or_else(|| after.clone(), Value::from)
+        }
+        (Value::Array(entries), Value::String(before), Value::String(after)) if lone_text(body) == Some(before) => {
+            let mut entries = entries.clone();
+            entries.iter_mut().for_each(|entry| entry["text"] = after.as_str().into());
+            Value::Array(entries)
         }
         _ => after.clone(),
     }
+}
+
+/// What tells one entry of a list from another.
+const IDENTITY: [&str; 8] = ["type", "role", "id", "call_id", "tool_use_id", "tool_call_id", "name", "text"];
+
+/// Whether the entries of `before` are those of `body`, one by one.
+fn is_in_order(body: &[Value], before: &[Value]) -> bool {
+    let is_same = |body: &Value, before: &Value| {
+        IDENTITY.iter().all(|key| match (body.get(key), before.get(key)) {
+            (Some(Value::String(body)), Some(Value::String(before))) => body == before,
+            _ => true,
+        })
+    };
+    body.len() == before.len() && body.iter().zip(before).all(|(body, before)| is_same(body, before))
+}
+
+/// The text of a list that holds nothing else.
+fn lone_text(value: &Value) -> Option<&str> {
+    let [Value::Object(entry)] = value.as_array()?.as_slice() else { return None };
+    let is_plain = entry.keys().all(|key| key == "type" || key == "text");
+    entry.get("text").filter(|_| is_plain).and_then(Value::as_str)
 }
 
 fn object(body: &Map<String, Value>, before: &Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
@@ -87,6 +118,23 @@ mod tests {
         expected["messages"].as_array_mut().map(|list| list.push(json!({"role": "assistant"})));
         expected["tools"] = json!([1]);
         assert_eq!(overlay(&body, &before, &longer), expected);
+    }
+
+    #[test]
+    fn a_text_stays_a_text_and_a_list_a_list() {
+        let list = |text: &str| json!([{"type": "text", "text": text}]);
+        assert_eq!(overlay(&json!("a"), &list("a"), &list("b")), json!("b"));
+        assert_eq!(overlay(&list("a"), &json!("a"), &json!("b")), list("b"));
+        let two = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        assert_eq!(overlay(&json!("a"), &list("a"), &two), two);
+    }
+
+    #[test]
+    fn what_is_changed_is_never_written_over_something_else() {
+        let body = json!([{"id": "2", "odd": 1}, {"id": "1", "content": "x"}]);
+        let before = json!([{"id": "1", "content": "x"}, {"id": "2"}]);
+        let after = json!([{"id": "1", "content": "y"}, {"id": "2"}]);
+        assert_eq!(overlay(&body, &before, &after), after);
     }
 
     #[test]

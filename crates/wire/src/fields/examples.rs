@@ -481,6 +481,11 @@ pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnReques
                     faults.push(format!("{field}: is reported as left out, but makes a difference"));
                 }
             }
+            (Support::Implied, Ok((body, omitted))) => {
+                if body != base || omitted.iter().any(|what| what == field) {
+                    faults.push(format!("{field}: is no matter of course: {body} without {omitted:?}"));
+                }
+            }
             (Support::Refused, Err(error)) => {
                 if error.kind != ErrorKind::Unsupported || !error.message.contains(&format!("`{field}`")) {
                     faults.push(format!("{field}: the refusal does not name it: {error:?}"));
