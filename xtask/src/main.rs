@@ -1,7 +1,7 @@
 //! What CI checks and people run by hand: `cargo xtask help` lists the commands.
 //!
 //! It uses the standard library and `cargo` alone, so that it builds in a second on a fresh machine. It never changes a
-//! source file; what it finds wrong it names by file, says what is wrong and what to do about it.
+//! source file (`catalog` writes one of data); what it finds wrong it names by file, says what is wrong and what to do about it.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -10,9 +10,11 @@
 )]
 
 mod cargo;
+mod catalog;
 mod ci;
 mod deps;
 mod floors;
+mod json;
 mod licences;
 mod manifest;
 mod report;
@@ -40,6 +42,10 @@ checks
   cold     builds `placet` with default features in an empty folder and prints the time
   ci       all of the above, in order; the last line counts the tests
 
+data
+  catalog FROM.json DATE
+           writes crates/models/data/catalog.json from a litellm-style price list that was retrieved on DATE
+
 exit codes: 0 all is well, 1 something was found or a step failed, 2 the command line was not understood
 ";
 
@@ -48,6 +54,26 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_else(|| "help".to_owned());
     let rest: Vec<String> = arguments.collect();
     let root = root();
+    if command == "catalog" {
+        return match rest.as_slice() {
+            [from, retrieved] => match catalog::write(&root, from, retrieved) {
+                Ok(told) => {
+                    println!("{told}");
+                    ExitCode::SUCCESS
+                }
+                Err(problem) => {
+                    eprintln!("catalog: {problem}");
+                    ExitCode::from(1)
+                }
+            },
+            _ => {
+                eprintln!(
+                    "xtask: `catalog` takes the price list and the date it is of, for example 2026-11-30\n\n{HELP}"
+                );
+                ExitCode::from(2)
+            }
+        };
+    }
     if command != "test" && !rest.is_empty() {
         eprintln!("xtask: `{command}` takes no arguments, but got `{}`\n\n{HELP}", rest.join(" "));
         return ExitCode::from(2);

@@ -10,22 +10,26 @@
 //! Run a tool; show a credential; know a provider's field names (that is `placet-wire`); send anything again after the first
 //! event of an answer.
 
+pub mod catalog;
 pub mod chat;
 pub mod credential;
 pub mod discover;
 pub mod echo;
 pub mod offline;
+pub mod prices;
 pub mod provider;
 pub mod providers;
 pub mod reference;
 pub mod scripted;
 pub mod vendor;
 
+pub use catalog::{Catalog, CatalogModel, InvalidCatalog, Lifecycle};
 pub use chat::{ChatOptions, ChatProvider};
 pub use credential::{Credential, Lookup};
 pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
 pub use offline::Offline;
+pub use prices::{Markup, PriceBook, PriceSource};
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};
 pub use providers::{Providers, ResolveError, ResolvedModel};
 pub use reference::{InvalidModelRef, ModelRef};

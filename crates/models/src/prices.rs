@@ -1,0 +1,198 @@
+//! What models cost whoever pays the provider, and what they cost whoever is billed.
+//!
+//! [`PriceBook`] answers both. A cost to the provider is reckoned with, in this order: a price that the user registered; the
+//! catalog's; none (then it is unknown). What is billed: a price that the user registered for billing; a [`Markup`] on the
+//! cost to the provider; nothing.
+
+use crate::catalog::Catalog;
+use crate::reference::ModelRef;
+use indexmap::IndexMap;
+use placet_core::{Circumstances, ModelPrice, Money, Usage};
+use rust_decimal::{Decimal, RoundingStrategy};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Where a price comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PriceSource {
+    /// Somebody registered it.
+    User,
+    /// The catalog says so.
+    Catalog,
+}
+
+/// Prices of models, by reference.
+#[derive(Clone, Debug, Default)]
+pub struct PriceBook {
+    own: IndexMap<ModelRef, Arc<ModelPrice>>,
+    billed: IndexMap<ModelRef, Arc<ModelPrice>>,
+    markup: Option<Markup>,
+    catalog: Option<Arc<Catalog>>,
+}
+
+impl PriceBook {
+    /// Knows no price: usage without cost.
+    #[must_use]
+    pub fn new() -> Self {
+        PriceBook::default()
+    }
+
+    /// Takes prices from a catalog where nobody registered one.
+    #[must_use]
+    pub fn of_catalog(catalog: Arc<Catalog>) -> Self {
+        PriceBook { catalog: Some(catalog), ..PriceBook::default() }
+    }
+
+    /// Registers what a model costs; it comes before the catalog.
+    pub fn set(&mut self, model: ModelRef, price: impl Into<Arc<ModelPrice>>) {
+        self.own.insert(model, price.into());
+    }
+
+    /// Registers what is billed for a model; it comes before the markup.
+    pub fn set_billed(&mut self, model: ModelRef, price: impl Into<Arc<ModelPrice>>) {
+        self.billed.insert(model, price.into());
+    }
+
+    /// Bills what the provider takes, and something on top.
+    pub fn set_markup(&mut self, markup: Markup) {
+        self.markup = Some(markup);
+    }
+
+    /// What a model costs, and who says so.
+    #[must_use]
+    pub fn price(&self, model: &ModelRef) -> Option<(Arc<ModelPrice>, PriceSource)> {
+        if let Some(own) = self.own.get(model) {
+            return Some((own.clone(), PriceSource::User));
+        }
+        let known = self.catalog.as_ref()?.of(&model.provider, &model.model)?;
+        Some((known.prices.clone()?, PriceSource::Catalog))
+    }
+
+    /// What one turn costs; nothing where that is not known.
+    #[must_use]
+    pub fn cost(&self, model: &ModelRef, usage: &Usage, circumstances: &Circumstances) -> Option<Money> {
+        self.price(model)?.0.cost(usage, circumstances)
+    }
+
+    /// What is billed for a run: for its turns, each with what it used and under which circumstances. Nothing where no
+    /// amount can be told.
+    #[must_use]
+    pub fn billable(&self, model: &ModelRef, turns: &[(Usage, Circumstances)]) -> Option<Money> {
+        let sum = |price: &ModelPrice| {
+            turns.iter().try_fold(Money::ZERO, |sum, (usage, with)| Some(sum + price.cost(usage, with)?))
+        };
+        match (self.billed.get(model), &self.markup) {
+            (Some(price), _) => sum(price),
+            (None, Some(markup)) => Some(markup.on(sum(&*self.price(model)?.0)?)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// What is put on the cost of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Markup {
+    /// The cost is multiplied by this first.
+    pub multiplier: Decimal,
+    /// Then this is added, once a run.
+    pub fixed_per_run: Decimal,
+    /// The least that is billed.
+    pub minimum_charge: Decimal,
+    /// How many decimals are kept, half rounded up; all of them where this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_to: Option<u32>,
+}
+
+impl Default for Markup {
+    fn default() -> Self {
+        Markup { multiplier: Decimal::ONE, fixed_per_run: Decimal::ZERO, minimum_charge: Decimal::ZERO, round_to: None }
+    }
+}
+
+impl Markup {
+    /// What is billed for a run that costs so much.
+    #[must_use]
+    pub fn on(&self, cost: Money) -> Money {
+        let scaled = cost.0.checked_mul(self.multiplier).unwrap_or(Decimal::MAX);
+        let total = scaled.saturating_add(self.fixed_per_run).max(self.minimum_charge);
+        Money(match self.round_to {
+            Some(places) => total.round_dp_with_strategy(places, RoundingStrategy::MidpointAwayFromZero),
+            None => total,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+    use super::*;
+    use placet_core::price::Meter;
+    use proptest::prelude::*;
+
+    fn rates(input: &str) -> ModelPrice {
+        let rate = input.parse().unwrap();
+        ModelPrice::new().with(Meter::Input, None, None, rate).with(Meter::Output, None, None, rate)
+    }
+
+    fn used(input: u64) -> (Usage, Circumstances) {
+        (Usage { input, ..Usage::default() }, Circumstances::default())
+    }
+
+    #[test]
+    fn whose_price_counts() {
+        let model = ModelRef::new("openai", "gpt-5.4");
+        let (usage, with) = used(1_000_000);
+        let cost = |book: &PriceBook| book.cost(&model, &usage, &with).map(|cost| cost.to_string());
+        let mut book = PriceBook::new();
+        assert_eq!(cost(&book), None);
+        assert_eq!(book.billable(&model, &[used(1)]), None);
+        book = PriceBook::of_catalog(Catalog::bundled());
+        // More than 272 thousand tokens of input: twice the price.
+        assert_eq!(cost(&book).as_deref(), Some("$5"));
+        assert_eq!(book.price(&model).unwrap().1, PriceSource::Catalog);
+        book.set(model.clone(), rates("7"));
+        assert_eq!(cost(&book).as_deref(), Some("$7"));
+        assert_eq!(book.price(&model).unwrap().1, PriceSource::User);
+        assert_eq!(book.billable(&model, &[used(1)]), None);
+        book.set_markup(Markup { multiplier: "1.5".parse().unwrap(), ..Markup::default() });
+        let turns = [used(1_000_000), used(1_000_000)];
+        assert_eq!(book.billable(&model, &turns).unwrap().to_string(), "$21");
+        book.set_billed(model.clone(), rates("100"));
+        assert_eq!(book.billable(&model, &turns).unwrap().to_string(), "$200");
+        assert_eq!(book.price(&ModelRef::new("openai", "no-such")), None);
+    }
+
+    #[test]
+    fn a_markup_multiplies_adds_holds_a_minimum_and_rounds_half_up() {
+        let markup: Markup = serde_json::from_str(
+            r#"{"multiplier": "1.1", "fixed_per_run": "0.005", "minimum_charge": "0.02", "round_to": 2}"#,
+        )
+        .unwrap();
+        for (cost, wanted) in [("0", "$0.02"), ("0.01", "$0.02"), ("1", "$1.11"), ("0.1", "$0.12"), ("0.1091", "$0.13")]
+        {
+            assert_eq!(markup.on(Money::parse(cost).unwrap()).to_string(), wanted, "{cost}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_costs_what_its_turns_cost(turns in proptest::collection::vec((0u64..2_000_000, 0u64..200_000, 0u64..50_000), 0..6)) {
+            let model = ModelRef::new("openai", "gpt-5.4");
+            let mut book = PriceBook::of_catalog(Catalog::bundled());
+            book.set_markup(Markup::default());
+            let turns: Vec<_> = turns
+                .into_iter()
+                .map(|(input, cache_read, output)| {
+                    (Usage { input, cache_read, output, reasoning: output / 2, ..Usage::default() }, Circumstances::default())
+                })
+                .collect();
+            let each: Money = turns
+                .iter()
+                .map(|(usage, with)| book.cost(&model, usage, with).unwrap())
+                .fold(Money::ZERO, |sum, cost| sum + cost);
+            prop_assert_eq!(book.billable(&model, &turns), Some(each));
+        }
+    }
+}
