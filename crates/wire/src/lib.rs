@@ -24,6 +24,7 @@ pub mod names;
 pub mod openai_chat;
 pub mod openai_responses;
 mod overlay;
+pub mod passing;
 mod request;
 pub mod sse;
 pub mod tools;

@@ -1,0 +1,319 @@
+//! Reading usage, and how an answer ended, from its bytes as they pass.
+
+use super::Speech;
+use super::usage::read;
+use bytes::{Bytes, BytesMut};
+use memchr::memmem;
+use placet_core::Usage;
+use std::collections::VecDeque;
+
+/// The longest event that is read for usage. A longer one passes unread.
+const MAX_EVENT: usize = 8 * 1024 * 1024;
+/// The longest body that is read for usage.
+const MAX_BODY: usize = 32 * 1024 * 1024;
+/// How many of the last pieces of whole events are kept to tell how a stream ended: usage and an end mark may follow the event that ends it.
+const KEPT: usize = 3;
+
+/// Sees an answer pass.
+#[derive(Debug)]
+pub struct Watch {
+    speech: Speech,
+    kind: Kind,
+    usage: Option<Usage>,
+    /// Whether the event that holds usage alone is taken out.
+    strips: bool,
+    /// The beginning of an event, or of a body, whose end has not come.
+    open: BytesMut,
+    /// Whether what comes is no longer read: it is too large.
+    is_blind: bool,
+    last: VecDeque<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Events,
+    Body,
+}
+
+/// How much of an answer has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It has its end, as its protocol ends an answer.
+    Whole,
+    /// It ended with an error of its protocol.
+    Failed,
+    /// Its end is missing.
+    Cut,
+}
+
+impl Watch {
+    /// Watches a stream of events. With `strips`, the event of a Chat answer that holds usage alone is taken out: the client
+    /// did not ask for it.
+    #[must_use]
+    pub fn events(speech: Speech, strips: bool) -> Self {
+        Watch::new(speech, Kind::Events, strips && speech == Speech::OpenaiChat)
+    }
+
+    /// Watches one JSON body.
+    #[must_use]
+    pub fn body(speech: Speech) -> Self {
+        Watch::new(speech, Kind::Body, false)
+    }
+
+    fn new(speech: Speech, kind: Kind, strips: bool) -> Self {
+        let (open, last) = (BytesMut::new(), VecDeque::new());
+        Watch { speech, kind, usage: None, strips, open, is_blind: false, last }
+    }
+
+    /// What was used, as far as it was said.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// Sees a piece and gives what of it goes on: the same bytes, but for an event that is taken out. Where events are taken
+    /// out, one whose end has not come is held back.
+    pub fn pass(&mut self, piece: Bytes) -> Bytes {
+        match self.kind {
+            Kind::Body => self.pass_body(piece),
+            Kind::Events if self.strips => self.pass_strictly(piece),
+            Kind::Events => self.pass_events(piece),
+        }
+    }
+
+    fn pass_body(&mut self, piece: Bytes) -> Bytes {
+        if self.is_blind || self.open.len() + piece.len() > MAX_BODY {
+            self.is_blind = true;
+            self.open = BytesMut::new();
+            return piece;
+        }
+        // Nearly every body comes in one piece, which then is not copied.
+        if self.open.is_empty() && self.last.is_empty() {
+            self.last.push_back(piece.clone());
+        } else {
+            if let Some(first) = self.last.pop_front() {
+                self.open.extend_from_slice(&first);
+            }
+            self.open.extend_from_slice(&piece);
+        }
+        piece
+    }
+
+    fn pass_events(&mut self, piece: Bytes) -> Bytes {
+        if self.open.is_empty() && ends_event(&piece) {
+            self.see(&piece);
+            self.keep(&piece);
+        } else if self.is_blind {
+            self.keep(&piece);
+        } else {
+            self.open.extend_from_slice(&piece);
+            let whole = whole_events(&self.open);
+            if whole > 0 {
+                let events = self.open.split_to(whole).freeze();
+                self.see(&events);
+                self.keep(&events);
+            }
+            self.bound();
+        }
+        piece
+    }
+
+    fn pass_strictly(&mut self, piece: Bytes) -> Bytes {
+        if self.is_blind {
+            self.keep(&piece);
+            return piece;
+        }
+        let events = if self.open.is_empty() && ends_event(&piece) {
+            piece
+        } else {
+            self.open.extend_from_slice(&piece);
+            let whole = whole_events(&self.open);
+            if whole == 0 && self.open.len() > MAX_EVENT {
+                self.is_blind = true;
+                return std::mem::take(&mut self.open).freeze();
+            }
+            self.open.split_to(whole).freeze()
+        };
+        let events = if self.see(&events) { self.without_usage(&events) } else { events };
+        self.keep(&events);
+        events
+    }
+
+    /// An event that grows without end is not kept.
+    fn bound(&mut self) {
+        if self.open.len() > MAX_EVENT {
+            self.is_blind = true;
+            self.open = BytesMut::new();
+        }
+    }
+
+    fn keep(&mut self, piece: &Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(piece.clone());
+    }
+
+    /// Reads whole events; says whether one of them holds usage alone.
+    fn see(&mut self, events: &[u8]) -> bool {
+        if !names_usage(events) {
+            return false;
+        }
+        let mut has_only_usage = false;
+        for event in split_events(events) {
+            if names_usage(event) {
+                has_only_usage |= self.read_event(event);
+            }
+        }
+        has_only_usage
+    }
+
+    fn read_event(&mut self, event: &[u8]) -> bool {
+        let said = read(self.speech, &data_of(event), self.usage.unwrap_or_default());
+        self.usage = said.usage.or(self.usage);
+        said.is_only_usage
+    }
+
+    fn without_usage(&self, events: &Bytes) -> Bytes {
+        let mut kept = BytesMut::with_capacity(events.len());
+        for event in split_events(events) {
+            if !names_usage(event) || !read(self.speech, &data_of(event), Usage::default()).is_only_usage {
+                kept.extend_from_slice(event);
+            }
+        }
+        kept.freeze()
+    }
+
+    /// The bytes have ended: gives what was held back, and says how the answer ended.
+    pub fn end(&mut self) -> (Bytes, Passage) {
+        match self.kind {
+            Kind::Body => {
+                if !self.is_blind {
+                    let whole = self.last.front().cloned().unwrap_or_else(|| self.open.split().freeze());
+                    let said = read(self.speech, &whole, Usage::default());
+                    self.usage = said.usage.or(self.usage);
+                    // A stream that is one list of answers: the last one counts.
+                    if self.usage.is_none() && whole.trim_ascii_start().starts_with(b"[") {
+                        let list: Vec<&serde_json::value::RawValue> =
+                            serde_json::from_slice(&whole).unwrap_or_default();
+                        let read = |one: &&serde_json::value::RawValue| {
+                            read(self.speech, one.get().as_bytes(), Usage::default()).usage
+                        };
+                        self.usage = list.iter().rev().find_map(read);
+                    }
+                }
+                (Bytes::new(), Passage::Whole)
+            }
+            Kind::Events => {
+                let rest = self.open.split().freeze();
+                if !rest.is_empty() {
+                    self.see(&rest);
+                }
+                self.keep(&rest);
+                let held = if self.strips { rest } else { Bytes::new() };
+                (held, self.passage())
+            }
+        }
+    }
+
+    /// How the answer ended, by its last events.
+    fn passage(&self) -> Passage {
+        let has = |word: &str| self.last.iter().any(|piece| memmem::find(piece, word.as_bytes()).is_some());
+        let has_error = || self.last.iter().any(|piece| split_events(piece).any(is_error));
+        let is_whole = match self.speech {
+            Speech::OpenaiChat => has("[DONE]") || self.last.iter().any(|piece| has_value(piece, b"\"finish_reason\"")),
+            Speech::OpenaiResponses => has("response.completed") || has("response.incomplete"),
+            Speech::AnthropicMessages => has("message_stop"),
+            Speech::Gemini => has("\"finishReason\"") || has("\"finish_reason\"") || has("\"blockReason\""),
+        };
+        if has_error() || (self.speech == Speech::OpenaiResponses && has("response.failed")) {
+            Passage::Failed
+        } else if is_whole {
+            Passage::Whole
+        } else {
+            Passage::Cut
+        }
+    }
+}
+
+/// Whether an event tells of an error, in the way of any protocol.
+fn is_error(event: &[u8]) -> bool {
+    if memmem::find(event, b"\"error\"").is_none() {
+        return false;
+    }
+    #[derive(serde::Deserialize)]
+    struct Any<'a> {
+        #[serde(default, rename = "type")]
+        kind: Option<std::borrow::Cow<'a, str>>,
+        #[serde(default, borrow)]
+        error: Option<&'a serde_json::value::RawValue>,
+    }
+    let data = data_of(event);
+    serde_json::from_slice::<Any<'_>>(&data)
+        .is_ok_and(|any| any.kind.as_deref() == Some("error") || any.error.is_some_and(|error| error.get() != "null"))
+}
+
+/// Whether a field of that name has a value other than null.
+fn has_value(bytes: &[u8], name: &[u8]) -> bool {
+    memmem::find_iter(bytes, name).any(|at| {
+        let rest = bytes.get(at + name.len()..).unwrap_or_default().trim_ascii_start();
+        rest.strip_prefix(b":").is_some_and(|value| !value.trim_ascii_start().starts_with(b"null"))
+    })
+}
+
+/// Whether usage may stand in there: a field that begins so and is not null.
+fn names_usage(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"\"usage";
+    memmem::find_iter(bytes, BEGINNING).any(|at| {
+        let rest = bytes.get(at + BEGINNING.len()..).unwrap_or_default();
+        let Some(quote) = memchr::memchr(b'"', rest) else { return false };
+        let value = rest.get(quote + 1..).unwrap_or_default().trim_ascii_start();
+        value.strip_prefix(b":").is_some_and(|value| value.trim_ascii_start().starts_with(b"{"))
+    })
+}
+
+fn ends_event(piece: &[u8]) -> bool {
+    piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n") || piece.ends_with(b"\r\r")
+}
+
+/// How many bytes at the beginning are whole events.
+fn whole_events(bytes: &[u8]) -> usize {
+    let after = |mark: &[u8]| memmem::rfind(bytes, mark).map_or(0, |at| at + mark.len());
+    after(b"\n\n").max(after(b"\r\n\r\n")).max(after(b"\r\r"))
+}
+
+/// Events, each with the blank line that ends it.
+fn split_events(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let after = |mark: &[u8]| memmem::find(bytes, mark).map(|at| at + mark.len());
+        let end = [after(b"\n\n"), after(b"\r\n\r\n"), after(b"\r\r")].into_iter().flatten().min();
+        let (event, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+        bytes = rest;
+        Some(event)
+    })
+}
+
+/// The data of an event. Several lines of it are joined.
+fn data_of(event: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    let mut lines = event
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .filter_map(|line| line.strip_prefix(b"data:"))
+        .map(|data| data.strip_prefix(b" ").unwrap_or(data));
+    let Some(first) = lines.next() else { return std::borrow::Cow::Borrowed(&[]) };
+    let mut joined: Option<Vec<u8>> = None;
+    for line in lines {
+        let whole = joined.get_or_insert_with(|| first.to_vec());
+        whole.push(b'\n');
+        whole.extend_from_slice(line);
+    }
+    joined.map_or(std::borrow::Cow::Borrowed(first), std::borrow::Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use super::*;
+
+const CHAT: &str = concat!(
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a \\\"usage\\\": {}\"},\"finish_reason\":null}],\"usage\":null}\n\n",
+    ": a comment\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n",
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":60},\
+     \"completion_tokens_details\":{\"reasoning_tokens\":3}}}\n\n",
+    "data: [DONE]\n\n",
+);
+const RESPONSES: &str = concat!(
+    "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"usage\":null}}\n\n",
+    "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"function_call\"}],\
+     \"usage\":{\"input_tokens\":100,\"input_tokens_details\":{\"cached_tokens\":60,\"cache_write_tokens\":10},\"output_tokens\":7,\
+     \"output_tokens_details\":{\"reasoning_tokens\":3}}}}\n\n",
+);
+const MESSAGES: &str = concat!(
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":30,\"cache_read_input_tokens\":60,\
+     \"cache_creation_input_tokens\":10,\"cache_creation\":{\"ephemeral_1h_input_tokens\":4},\"output_tokens\":1}}}\n\n",
+    "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":7}}\n\n",
+    "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+);
+const GEMINI: &str = concat!(
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}],\"usageMetadata\":{\"promptTokenCount\":100}}\r\n\r\n",
+    "data: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":100,\"cachedContentTokenCount\":60,\
+     \"candidatesTokenCount\":4,\"thoughtsTokenCount\":3}}\r\n\r\n",
+);
+
+fn usage(input: u64, cache_read: u64, cache_write: u64, long: u64, reasoning: u64) -> Usage {
+    Usage { input, cache_read, cache_write, cache_write_long: long, output: 7, reasoning, ..Usage::default() }
+}
+
+fn cases() -> [(Speech, &'static str, Usage); 4] {
+    [
+        (Speech::OpenaiChat, CHAT, usage(40, 60, 0, 0, 3)),
+        (Speech::OpenaiResponses, RESPONSES, usage(30, 60, 10, 0, 3)),
+        (Speech::AnthropicMessages, MESSAGES, usage(30, 60, 6, 4, 0)),
+        (Speech::Gemini, GEMINI, usage(40, 60, 0, 0, 3)),
+    ]
+}
+
+fn passed(mut watch: Watch, pieces: &[&[u8]]) -> (Vec<u8>, Option<Usage>, Passage) {
+    let mut out = Vec::new();
+    for piece in pieces {
+        out.extend_from_slice(&watch.pass(Bytes::copy_from_slice(piece)));
+    }
+    let (rest, passage) = watch.end();
+    out.extend_from_slice(&rest);
+    (out, watch.usage(), passage)
+}
+
+#[test]
+fn usage_is_read_and_the_bytes_stay_the_same_wherever_they_are_cut() {
+    for (speech, text, wanted) in cases() {
+        let bytes = text.as_bytes();
+        for at in 0..=bytes.len() {
+            let (out, usage, passage) = passed(Watch::events(speech, false), &[&bytes[..at], &bytes[at..]]);
+            assert_eq!((usage, passage), (Some(wanted), Passage::Whole), "{speech} at {at}");
+            assert_eq!(out, bytes);
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(passed(Watch::events(speech, false), &single).1, Some(wanted));
+    }
+}
+
+#[test]
+fn the_event_that_nobody_asked_for_is_taken_out_wherever_it_is_cut() {
+    let wanted: String = CHAT.split_inclusive("\n\n").filter(|event| !event.contains("\"choices\":[]")).collect();
+    for at in 0..=CHAT.len() {
+        let bytes = CHAT.as_bytes();
+        let (out, usage, passage) = passed(Watch::events(Speech::OpenaiChat, true), &[&bytes[..at], &bytes[at..]]);
+        assert_eq!(String::from_utf8(out).unwrap(), wanted, "at {at}");
+        assert_eq!((usage.unwrap().output, passage), (7, Passage::Whole));
+    }
+    // Usage on a chunk that says something else stays.
+    let other = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\n";
+    let (out, usage, _) = passed(Watch::events(Speech::OpenaiChat, true), &[other.as_bytes()]);
+    assert_eq!((out, usage.unwrap().input), (other.as_bytes().to_vec(), 1));
+}
+
+#[test]
+fn a_stream_without_its_end_is_cut_and_one_with_an_error_has_failed() {
+    for (speech, text, _) in cases() {
+        let events: Vec<&str> =
+            text.split_inclusive(if speech == Speech::Gemini { "\r\n\r\n" } else { "\n\n" }).collect();
+        let first = events[0].as_bytes();
+        assert_eq!(passed(Watch::events(speech, false), &[first]).2, Passage::Cut, "{speech}");
+        let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"no\"}}\n\n";
+        assert_eq!(passed(Watch::events(speech, false), &[first, error.as_bytes()]).2, Passage::Failed, "{speech}");
+    }
+    let told = "data: {\"choices\":[{\"delta\":{\"content\":\"an \\\"error\\\": {}\"},\"finish_reason\":\"stop\"}],\"error\":null}\n\n";
+    assert_eq!(passed(Watch::events(Speech::OpenaiChat, false), &[told.as_bytes()]).2, Passage::Whole);
+}
+
+#[test]
+fn usage_of_a_whole_body_is_read_at_its_end() {
+    let body = br#"{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":5,"completion_tokens":7}}"#;
+    for pieces in [vec![&body[..]], vec![&body[..10], &body[10..30], &body[30..]]] {
+        let (out, usage, _) = passed(Watch::body(Speech::OpenaiChat), &pieces);
+        assert_eq!((out.as_slice(), usage.unwrap().input, usage.unwrap().output), (&body[..], 5, 7));
+    }
+    let list = br#"[{"usageMetadata":{"promptTokenCount":1}},{"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":7}}]"#;
+    assert_eq!(passed(Watch::body(Speech::Gemini), &[list]).1.unwrap().input, 9);
+    assert_eq!(passed(Watch::body(Speech::OpenaiChat), &[b"no json"]).1, None);
+    assert_eq!(passed(Watch::body(Speech::OpenaiChat), &[]).1, None);
+}
