@@ -4,6 +4,7 @@ use crate::agent_board::AgentBoard;
 use crate::error::{BoardError, Result};
 use crate::model::{Bounds, Change, Contribution, Page, PremiseState, Region, RegionKind};
 use crate::name::BoardId;
+use crate::notify::Notification;
 use crate::request::{SetRequest, WriteRequest, WriteResult};
 use crate::wire::{self, AckBody, Asked, SetBody, WriteBody};
 use async_trait::async_trait;
@@ -107,6 +108,23 @@ impl BoardClient {
             if !page.has_more {
                 return Ok(all);
             }
+        }
+    }
+
+    /// What the agent is owed, waiting for up to `wait` (the server's limit is a minute) where it is owed nothing.
+    ///
+    /// # Errors
+    /// [`BoardError::RunClosed`] once nothing can come any more; as [`AgentBoard::read_regions`].
+    pub async fn notification(&self, wait: Duration) -> Result<Option<Notification>> {
+        let mut request = self.request(Method::GET, &["agents", &self.shared.agent, "notifications"])?;
+        request.url = request.url.with_query("wait_s", &wait.as_secs_f64().to_string()).map_err(unreachable)?;
+        let whole = self.shared.timeouts.first_byte.map(|patience| patience.saturating_add(wait));
+        request = request.timeouts(Timeouts { first_byte: whole, ..self.shared.timeouts });
+        match self.send(request, true).await? {
+            (204, _) => Ok(None),
+            (status @ 200, body) => wire::read(status, &body).map(Some),
+            (410, _) => Err(BoardError::RunClosed),
+            (status, body) => Err(wire::read_error(status, &body, &self.asked("", None))),
         }
     }
 

@@ -39,6 +39,12 @@ pub enum BoardError {
         /// The premise.
         premise: String,
     },
+    /// The run has no agent of that name.
+    #[error("no agent is registered under the name {}", Quoted(agent))]
+    UnknownAgent {
+        /// The agent.
+        agent: String,
+    },
     /// The agent was never told that far.
     #[error("no notification {id} was issued to {}", Quoted(agent))]
     UnknownNotification {
@@ -159,6 +165,7 @@ impl BoardError {
             BoardError::UnknownRegion { .. } => "unknown_region",
             BoardError::WrongRegionKind { .. } => "wrong_region_kind",
             BoardError::UnsetPremise { .. } => "unset_premise",
+            BoardError::UnknownAgent { .. } => "unknown_agent",
             BoardError::UnknownNotification { .. } => "unknown_notification",
             BoardError::KeyReused { .. } => "idempotency_key_reused",
             BoardError::RunClosed => "run_closed",
@@ -198,6 +205,7 @@ impl Diagnose for BoardError {
             | BoardError::UnknownRegion { .. }
             | BoardError::WrongRegionKind { .. }
             | BoardError::UnsetPremise { .. }
+            | BoardError::UnknownAgent { .. }
             | BoardError::UnknownNotification { .. } => ErrorKind::NotFound,
             BoardError::KeyReused { .. }
             | BoardError::RunClosed

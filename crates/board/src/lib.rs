@@ -7,7 +7,7 @@
 //! key, the push of the idle deadline and the notifications it owes. An agent is written against [`AgentBoard`], in this
 //! process or across HTTP.
 //!
-//! ```ignore
+//! ```
 //! use placet_board::{AgentBoard as _, BoardId, BoardSpec, Boards, Bounds, Content, Limits, Region, WriteRequest};
 //! use placet_store::{MemoryStore, Tenant};
 //! use std::sync::Arc;
@@ -16,7 +16,7 @@
 //! let store = Arc::new(MemoryStore::new(env.clock().clone()));
 //! let boards = Boards::new(store, Tenant::new("acme"), &env);
 //! let spec = BoardSpec::new(Limits::default()).region(Region::level("findings"));
-//! let control = boards.open(&BoardId::new("incident-1")?, spec).await?;
+//! let control = boards.open(&BoardId::new("incident-1")?, &spec).await?;
 //!
 //! let ann = control.as_agent("ann");
 //! ann.write(WriteRequest::new("findings", Content::of(&"the disk is full")?)).await?;
@@ -31,23 +31,36 @@
 //! another process needs, but in the store.
 
 mod agent_board;
-mod client;
+mod boards;
 mod content;
+mod control;
+mod decision;
+mod dispatch;
 mod error;
+mod layout;
 mod model;
 mod name;
 mod notify;
+mod reader;
+mod record;
 mod request;
 pub mod rules;
 mod run;
-mod wire;
+mod snapshot;
+mod stored;
+mod sweep;
 
 pub use agent_board::AgentBoard;
-pub use client::BoardClient;
+pub use boards::{BoardSummary, Boards, BoardsOptions, Delivery, Unsent};
 pub use content::{Content, InvalidContent};
+pub use control::{AgentProgress, BoardSpec, Control};
+pub use decision::{Decision, DecisionRecord};
 pub use error::{BoardError, Result};
 pub use model::{Bounds, Change, Contribution, DEFAULT_PAGE, MAX_PAGE, Page, PremiseState, Region, RegionKind};
 pub use name::{BoardId, MAX_NAME_BYTES};
 pub use notify::{Agent, DeliveryFailure, Listener, Notification, Transport, listener};
+pub use reader::Reader;
+pub use record::{Deleted, Record};
 pub use request::{Cause, Conflict, Rejected, SetRequest, WriteRequest, WriteResult, Written};
 pub use run::{ClosedAs, Limits, Outcome, RunRecord};
+pub use sweep::{Sweep, SweepOptions};

@@ -13,6 +13,12 @@ pub const MAX_NAME_BYTES: usize = 200;
 /// # Errors
 /// [`BoardError::InvalidName`] for one that is empty, too long, or has a NUL character.
 pub(crate) fn checked(what: &'static str, name: &str) -> Result<Arc<str>> {
+    check(what, name)?;
+    Ok(name.into())
+}
+
+/// As [`checked`], where the name is not kept.
+pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
     let problem = if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME_BYTES {
@@ -20,7 +26,7 @@ pub(crate) fn checked(what: &'static str, name: &str) -> Result<Arc<str>> {
     } else if name.contains('\0') {
         "it has a NUL character"
     } else {
-        return Ok(name.into());
+        return Ok(());
     };
     Err(BoardError::InvalidName { what, name: name.chars().take(80).collect(), problem })
 }

@@ -159,16 +159,21 @@ impl LevelBody {
     }
 }
 
-impl ChangesBody {
-    pub(crate) fn new(page: Page<Change>) -> Self {
-        let body = |of: Change| ChangeBody {
+impl ChangeBody {
+    pub(crate) fn new(of: Change) -> Self {
+        ChangeBody {
             sequence: of.sequence,
             region: of.region,
             content: of.content,
             writer: of.writer,
             written_at: of.written_at,
-        };
-        ChangesBody { changes: page.items.into_iter().map(body).collect(), has_more: page.has_more }
+        }
+    }
+}
+
+impl ChangesBody {
+    pub(crate) fn new(page: Page<Change>) -> Self {
+        ChangesBody { changes: page.items.into_iter().map(ChangeBody::new).collect(), has_more: page.has_more }
     }
 
     pub(crate) fn into_page(self) -> Page<Change> {

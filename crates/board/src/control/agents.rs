@@ -1,0 +1,333 @@
+//! Agents and regions of a run: declaration, registration and return, acknowledgement.
+
+use super::Control;
+use super::run::put_roster;
+use super::write::ATTEMPTS;
+use crate::boards::Handle;
+use crate::decision::Decision;
+use crate::error::{BoardError, Result};
+use crate::layout::last_number;
+use crate::model::{Region, RegionKind};
+use crate::name::checked;
+use crate::notify::Agent;
+use crate::snapshot::Snapshot;
+use crate::stored::{self, Cursors, Roster, StoredAgent, StoredRegion};
+use placet_store::{Batch, Condition, Direction, Found, Key, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many agents a run has at most: they stand in one list that is read at once.
+const MOST_AGENTS: usize = 2_000;
+/// How many regions a board has at most.
+const MOST_REGIONS: usize = 2_000;
+/// How many rows of the owed one batch settles.
+pub(crate) const ROWS: usize = 400;
+
+/// How far an agent is, and how it was declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentProgress {
+    /// The agent.
+    pub agent: String,
+    /// Through which sequence number it was told.
+    pub notified_through: u64,
+    /// Through which it has answered.
+    pub acknowledged_through: u64,
+    /// The regions that wake it; every premise where it is not said.
+    pub subscribes_to: Option<BTreeSet<String>>,
+    /// The levels that it may write to; every one where it is not said.
+    pub writes_to: Option<BTreeSet<String>>,
+    /// The premises that it may set; every one where it is not said.
+    #[serde(default)]
+    pub sets: Option<BTreeSet<String>>,
+    /// Where it is reached from any process.
+    pub address: Option<String>,
+    /// Whether it asks for its notifications by itself.
+    #[serde(default)]
+    pub pulls: bool,
+}
+
+impl AgentProgress {
+    /// Whether it was told further than it has answered.
+    #[must_use]
+    pub fn is_outstanding(&self) -> bool {
+        self.notified_through > self.acknowledged_through
+    }
+
+    pub(crate) fn of(agent: String, cursors: Cursors, declared: Option<&StoredAgent>) -> Self {
+        AgentProgress {
+            agent,
+            notified_through: cursors.notified,
+            acknowledged_through: cursors.acknowledged,
+            subscribes_to: declared.and_then(|declared| declared.subscribes_to.clone()),
+            writes_to: declared.and_then(|declared| declared.writes_to.clone()),
+            sets: declared.and_then(|declared| declared.sets.clone()),
+            address: declared.and_then(|declared| declared.address.clone()),
+            pulls: declared.is_some_and(|declared| declared.pulls),
+        }
+    }
+}
+
+/// Checks a declaration against the regions that there are.
+pub(crate) fn check_agent(agent: &Agent, kind_of: impl Fn(&str) -> Option<RegionKind>) -> Result<Arc<str>> {
+    let name = checked("agent", &agent.name)?;
+    if agent.listener.is_none() && agent.address.is_none() && !agent.pulls {
+        let problem = format!(
+            "the agent {} has no listener, no address and does not pull, so nothing can reach it",
+            crate::name::Quoted(&agent.name)
+        );
+        return Err(BoardError::InvalidSpec { problem });
+    }
+    check_regions(agent, kind_of)?;
+    Ok(name)
+}
+
+/// Checks the regions that a declaration names.
+fn check_regions(agent: &Agent, kind_of: impl Fn(&str) -> Option<RegionKind>) -> Result<()> {
+    let named = [
+        (&agent.subscribes_to, None),
+        (&agent.writes_to, Some(RegionKind::Level)),
+        (&agent.sets, Some(RegionKind::Premise)),
+    ];
+    for (regions, wanted) in named {
+        for region in regions.iter().flatten() {
+            match (kind_of(region), wanted) {
+                (None, _) => return Err(BoardError::UnknownRegion { region: region.clone() }),
+                (Some(found), Some(wanted)) if found != wanted => {
+                    return Err(BoardError::WrongRegionKind { region: region.clone(), found });
+                }
+                (Some(_), _) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Control {
+    /// Declares a region on the board of an open run.
+    ///
+    /// # Errors
+    /// [`BoardError::DuplicateRegion`], [`BoardError::RunClosed`], [`BoardError::UnknownBoard`],
+    /// [`BoardError::InvalidName`]; what the store says.
+    pub async fn declare(&self, region: &Region) -> Result<()> {
+        self.0.declare(region, true).await
+    }
+
+    /// Registers an agent with the open run and wakes it: it is told once of all that it subscribes to and that holds
+    /// something, unless it has answered everything. An agent of that name that comes back replaces its declaration and keeps
+    /// its place; what it had not been told yet is part of what it is told now.
+    ///
+    /// # Errors
+    /// [`BoardError::UnknownRegion`] and [`BoardError::WrongRegionKind`] for regions that it names, [`BoardError::InvalidSpec`]
+    /// where nothing can reach it; [`BoardError::RunClosed`], [`BoardError::UnknownBoard`]; what the store says.
+    pub async fn register(&self, agent: Agent) -> Result<()> {
+        let handle = &self.0;
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.open_run().await?;
+            let name = check_agent(&agent, |region| snapshot.regions.get(region).map(|known| known.kind))?;
+            let returning = snapshot.agent(&name).is_some();
+            let roster = with_agent(&snapshot, StoredAgent::of(name.clone(), &agent))?;
+            let layout = handle.layout();
+            let key = layout.agent(&name);
+            let held = handle.store().cell(&key).await?;
+            let mut batch = Batch::new();
+            batch.require(snapshot.same_run(layout)).require(snapshot.same_roster(layout));
+            batch.require(Condition::not_passed(layout.run.clone()));
+            put_roster(layout, &mut batch, &roster)?;
+            if held.is_none() {
+                batch.require(Condition::absent(key.clone())).put(key, Cursors::default().value());
+            }
+            // From this commit on every write owes it a word. Of what was there before it is owed this one.
+            let owed = layout.owed_to(&name);
+            batch.delete_prefix(owed.clone()).put(owed.filled().u64(0), stored::owed_unresolved());
+            let decision = Decision::AgentRegistered { agent: name.to_string(), returning };
+            handle.decide(&mut batch, decision.value()?);
+            self.listen(&name, &agent);
+            handle.state.dispatching.forget(&name);
+            match handle.store().commit(batch).await {
+                Ok(committed) => {
+                    handle.decided(&committed);
+                    let snapshot = handle.fresh().await?;
+                    handle.tell(&snapshot).await;
+                    return Ok(());
+                }
+                Err(StoreError::Condition { .. }) => {
+                    handle.expire().await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(handle.busy())
+    }
+
+    fn listen(&self, name: &str, agent: &Agent) {
+        let mut local = self.0.state.local();
+        match &agent.listener {
+            Some(listener) => local.listeners.insert(name.to_owned(), listener.clone()),
+            None => local.listeners.remove(name),
+        };
+    }
+
+    /// What is stored of a board whose run is open.
+    pub(crate) async fn open_run(&self) -> Result<Arc<Snapshot>> {
+        let snapshot = self.0.fresh().await?;
+        if snapshot.run.is_none() {
+            Err(self.0.unknown_board())
+        } else if snapshot.is_closed() {
+            Err(BoardError::RunClosed)
+        } else {
+            Ok(snapshot)
+        }
+    }
+
+    /// The agents of the run and how far each is, ordered by name.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn agents(&self) -> Result<Vec<AgentProgress>> {
+        self.0.agents().await
+    }
+
+    /// Says that an agent has finished with a notification, and with all that ended at or before its end. What it finished
+    /// with before changes nothing; after the end of the run nothing does.
+    ///
+    /// # Errors
+    /// [`BoardError::UnknownNotification`] where the agent was never told that far, [`BoardError::UnknownBoard`] where there
+    /// never was a run; what the store says.
+    pub async fn ack(&self, agent: &str, notification_id: u64) -> Result<()> {
+        let handle = &self.0;
+        let layout = handle.layout();
+        let key = layout.agent(agent);
+        let mut snapshot = handle.snapshot().await?;
+        for _ in 0..ATTEMPTS {
+            let cell = handle.store().cell(&key).await?;
+            let cursors = cell.as_ref().map(|cell| Cursors::read(&cell.value)).transpose()?;
+            let (version, cursors) = match (cell, cursors) {
+                (Some(cell), Some(cursors)) if notification_id <= cursors.notified => (cell.version, cursors),
+                _ => {
+                    let snapshot = handle.fresh().await?;
+                    return match &snapshot.run {
+                        None => Err(handle.unknown_board()),
+                        Some(_) if snapshot.is_closed() => Ok(()),
+                        Some(_) => Err(unknown_notification(agent, notification_id)),
+                    };
+                }
+            };
+            if notification_id <= cursors.acknowledged {
+                return Ok(());
+            }
+            let rows = handle.rows(agent, notification_id).await?;
+            let mut batch = Batch::new();
+            batch.require(snapshot.same_run(layout)).require(Condition::version(key.clone(), version));
+            batch.put(key.clone(), Cursors { acknowledged: notification_id, ..cursors }.value());
+            handle.push_idle(&mut batch, &snapshot);
+            for row in rows.into_iter().take(ROWS) {
+                batch.delete_cell(row);
+            }
+            let decision = Decision::NotificationAcknowledged { agent: agent.to_owned(), through: notification_id };
+            handle.decide(&mut batch, decision.value()?);
+            match handle.store().commit(batch).await {
+                Ok(committed) => {
+                    handle.decided(&committed);
+                    return Ok(());
+                }
+                Err(StoreError::Condition { index: 0, found: Found::Cell(_), .. }) => {
+                    snapshot = handle.fresh().await?;
+                }
+                Err(StoreError::Condition { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(handle.busy())
+    }
+}
+
+pub(crate) fn unknown_notification(agent: &str, id: u64) -> BoardError {
+    BoardError::UnknownNotification { agent: agent.to_owned(), id }
+}
+
+/// The roster with that agent declared anew.
+pub(crate) fn with_agent(snapshot: &Snapshot, agent: StoredAgent) -> Result<Roster> {
+    let mut roster = snapshot.roster.clone();
+    match roster.agents.iter_mut().find(|held| held.name == agent.name) {
+        Some(held) => *held = agent,
+        None => roster.agents.push(agent),
+    }
+    if roster.agents.len() > MOST_AGENTS {
+        let problem = format!("the run has {MOST_AGENTS} agents, and takes no more");
+        return Err(BoardError::InvalidSpec { problem });
+    }
+    Ok(roster)
+}
+
+impl Handle {
+    /// Declares a region; under control only while a run is open.
+    pub(crate) async fn declare(&self, region: &Region, under_control: bool) -> Result<()> {
+        checked("region", &region.name)?;
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.fresh().await?;
+            if under_control && snapshot.run.is_none() {
+                return Err(self.unknown_board());
+            }
+            if under_control && snapshot.is_closed() {
+                return Err(BoardError::RunClosed);
+            }
+            if snapshot.regions.contains_key(&region.name) {
+                return Err(BoardError::DuplicateRegion { region: region.name.to_string() });
+            }
+            let mut roster = snapshot.roster.clone();
+            roster.regions.push(StoredRegion::of(region));
+            if roster.regions.len() > MOST_REGIONS {
+                let problem = format!("the board has {MOST_REGIONS} regions, and takes no more");
+                return Err(BoardError::InvalidSpec { problem });
+            }
+            let mut batch = Batch::new();
+            batch.require(snapshot.same_run(self.layout())).require(snapshot.same_roster(self.layout()));
+            put_roster(self.layout(), &mut batch, &roster)?;
+            let (name, region_kind) = (region.name.to_string(), region.kind);
+            self.decide(&mut batch, Decision::RegionDeclared { region: name, region_kind }.value()?);
+            match self.store().commit(batch).await {
+                Ok(committed) => {
+                    self.decided(&committed);
+                    self.fresh().await?;
+                    return Ok(());
+                }
+                Err(StoreError::Condition { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(self.busy())
+    }
+
+    pub(crate) async fn agents(&self) -> Result<Vec<AgentProgress>> {
+        let snapshot = self.fresh().await?;
+        let cursors: BTreeMap<String, Cursors> =
+            self.cursors().await?.into_iter().map(|(agent, _, cursors)| (agent, cursors)).collect();
+        let progress = |(agent, cursors): (String, Cursors)| {
+            let declared = snapshot.agent(&agent);
+            AgentProgress::of(agent, cursors, declared)
+        };
+        Ok(cursors.into_iter().map(progress).collect())
+    }
+
+    /// The rows of what an agent is owed, up to a number.
+    pub(crate) async fn rows(&self, agent: &str, through: u64) -> Result<Vec<Key>> {
+        let prefix = self.layout().owed_to(agent);
+        let mut found = Vec::new();
+        let mut beyond: Option<Key> = None;
+        loop {
+            let cells = self.store().cells(&prefix, beyond.as_ref(), Direction::Forward, ROWS).await?;
+            let is_last = cells.len() < ROWS;
+            for cell in cells {
+                if last_number(&cell.key).is_none_or(|number| number > through) {
+                    return Ok(found);
+                }
+                beyond = Some(cell.key.clone());
+                found.push(cell.key);
+            }
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+}
