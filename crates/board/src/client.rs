@@ -51,7 +51,9 @@ impl BoardClient {
         let timeouts = Timeouts::default().within(Duration::from_secs(100));
         let timeouts = Timeouts { first_byte: Some(Duration::from_secs(10)), ..timeouts };
         let (agent, cancel) = (agent.into(), CancellationToken::new());
-        Ok(BoardClient { shared: Arc::new(Shared { client, base, board, agent, token: None, policy, timeouts, cancel }) })
+        Ok(BoardClient {
+            shared: Arc::new(Shared { client, base, board, agent, token: None, policy, timeouts, cancel }),
+        })
     }
 
     fn with(&self, change: impl FnOnce(&mut Shared)) -> Self {

@@ -109,7 +109,12 @@ impl Listener for Latest {
 }
 
 /// Answers what comes until it is stopped.
-async fn answer_all(latest: Arc<Latest>, agent: Arc<dyn Decide>, board: Arc<dyn AgentBoard>, cancel: CancellationToken) {
+async fn answer_all(
+    latest: Arc<Latest>,
+    agent: Arc<dyn Decide>,
+    board: Arc<dyn AgentBoard>,
+    cancel: CancellationToken,
+) {
     loop {
         let notification = tokio::select! {
             biased;
@@ -183,8 +188,7 @@ impl Inbox {
     pub fn new(env: &Env, board: Arc<dyn AgentBoard>, agent: Arc<dyn Decide>, secret: Option<Secret>) -> Self {
         let latest = Arc::new(Latest::default());
         let work = latest.clone();
-        let running =
-            Running::start(env, "board agent", |cancel| Box::pin(answer_all(work, agent, board, cancel)));
+        let running = Running::start(env, "board agent", |cancel| Box::pin(answer_all(work, agent, board, cancel)));
         Inbox { latest, env: env.clone(), secret, running }
     }
 

@@ -192,12 +192,7 @@ impl ChangesBody {
 
 impl PremiseBody {
     pub(crate) fn new(state: PremiseState) -> Self {
-        PremiseBody {
-            version: state.version,
-            value: state.value,
-            writer: state.writer,
-            written_at: state.written_at,
-        }
+        PremiseBody { version: state.version, value: state.value, writer: state.writer, written_at: state.written_at }
     }
 
     pub(crate) fn into_state(self) -> PremiseState {

@@ -82,7 +82,8 @@ impl Tokens {
 impl Access for Tokens {
     // The digest of what is shown is looked up, not the token compared: how long that takes says nothing of any token.
     fn allows(&self, token: Option<&str>, wanted: &Wanted<'_>) -> Result<(), Denied> {
-        let grant = token.and_then(|token| self.0.get(&Digest::of(token.as_bytes()).to_hex())).ok_or(Denied::Unknown)?;
+        let grant =
+            token.and_then(|token| self.0.get(&Digest::of(token.as_bytes()).to_hex())).ok_or(Denied::Unknown)?;
         let within = |set: &Option<BTreeSet<String>>, name: Option<&str>, what: &str| match (set, name) {
             (Some(set), Some(name)) if !set.contains(name) => {
                 Err(Denied::Forbidden(format!("the token is not for the {what} {name:?}")))

@@ -96,6 +96,7 @@ impl From<BoardError> for Answer {
             | BoardError::UnknownRegion { .. }
             | BoardError::WrongRegionKind { .. }
             | BoardError::UnsetPremise { .. }
+            | BoardError::UnknownAgent { .. }
             | BoardError::UnknownNotification { .. } => 404,
             BoardError::KeyReused { .. } | BoardError::RunOpen | BoardError::DuplicateRegion { .. } => 409,
             BoardError::RunClosed => 410,

@@ -1,9 +1,9 @@
 //! What each operation does with a request.
 
+use super::Service;
 use super::access::{Act, Wanted};
 use super::answer::Answer;
 use super::route::{Route, percent_decoded};
-use super::Service;
 use crate::boards::BoardSummary;
 use crate::content::Content;
 use crate::control::{BoardSpec, Control};
@@ -210,7 +210,7 @@ impl Asked<'_> {
     async fn notifications(&self, id: &BoardId, agent: &str) -> Answered {
         self.may_as(Act::Answer, id, Some(agent), None)?;
         let wait = self.wait()?.unwrap_or_default();
-        match self.control(id).pull(agent, wait).await? {
+        match self.control(id).pull(agent, self.number("after")?.unwrap_or(0), wait).await? {
             Some(notification) => Ok(Answer::of(200, &notification)),
             None => Ok(Answer::empty(204)),
         }
@@ -256,7 +256,11 @@ impl Asked<'_> {
                 Err(error) => {
                     tracing::error!(%error, "the tail of a board broke off");
                     let data = r#"{"error":"store_failed"}"#.to_owned();
-                    placet_wire::sse::SseEvent { event: Some("error".into()), data, ..placet_wire::sse::SseEvent::default() }
+                    placet_wire::sse::SseEvent {
+                        event: Some("error".into()),
+                        data,
+                        ..placet_wire::sse::SseEvent::default()
+                    }
                 }
             };
             placet_wire::sse::encode(&event, &mut out);
@@ -327,7 +331,11 @@ impl Asked<'_> {
     fn number(&self, name: &str) -> Result<Option<u64>, Answer> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         let number = text.parse().map_err(|_| {
-            Answer::error(400, "bad_query", &format!("'{name}' takes a whole number that is not negative, and got {text:?}"))
+            Answer::error(
+                400,
+                "bad_query",
+                &format!("'{name}' takes a whole number that is not negative, and got {text:?}"),
+            )
         })?;
         Ok(Some(number))
     }
@@ -419,8 +427,9 @@ fn shown(raw: &RawValue) -> String {
 
 /// Seconds as people write them.
 fn seconds(what: &str, seconds: f64) -> Result<Duration, Answer> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Answer::bad_body(&format!("'{what}' takes a number of seconds that is not negative, and got {seconds}")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        Answer::bad_body(&format!("'{what}' takes a number of seconds that is not negative, and got {seconds}"))
+    })
 }
 
 #[derive(Deserialize)]

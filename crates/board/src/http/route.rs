@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn what_no_operation_answers_is_told_so() {
-        for path in ["", "/", "/board/a/regions", "/boards/a/regions/", "/boards//regions", "/boards/a/levels/", "/boards/a/x"] {
+        for path in
+            ["", "/", "/board/a/regions", "/boards/a/regions/", "/boards//regions", "/boards/a/levels/", "/boards/a/x"]
+        {
             assert_eq!(Route::find(path, "GET").unwrap_err().status, 404, "{path}");
         }
         for method in ["HEAD", "OPTIONS", "DELETE"] {
