@@ -6,7 +6,7 @@ use crate::house::House;
 use crate::output::printable;
 use crate::vars;
 use placet_core::{Diagnose, ProviderError};
-use placet_models::chat::vendor_base_url;
+use placet_models::vendor_base_url;
 use placet_models::{Lookup, ModelRef, Providers, SharedProvider, choose as choose_model, vendor::vendor};
 use placet_net::{Client, ClientOptions, ProxySettings, Url};
 use std::sync::Arc;

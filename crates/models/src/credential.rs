@@ -1,5 +1,6 @@
 //! Credentials that are looked up when they are needed, and never before.
 
+use crate::adapter::GoogleAccount;
 use placet_core::{ErrorKind, ProviderError, ProviderId, Secret};
 use std::fmt;
 use std::sync::Arc;
@@ -24,16 +25,18 @@ pub enum Credential {
         /// Who knows them.
         lookup: Lookup,
     },
+    /// A token that an account of Google's cloud gets when it is needed.
+    Google(Arc<GoogleAccount>),
 }
 
 impl Credential {
-    /// The credential, if there is one.
+    /// The credential, if there is one that stands somewhere; an account's token does not.
     ///
     /// # Errors
     /// [`ProviderError`] of kind *authentication* that names the variables, where one is required and none is set.
     pub fn resolve(&self, provider: &ProviderId) -> Result<Option<Secret>, ProviderError> {
         match self {
-            Credential::None => Ok(None),
+            Credential::None | Credential::Google(_) => Ok(None),
             Credential::Given(secret) => Ok(Some(secret.clone())),
             Credential::Variables { names, is_required, lookup } => {
                 let found = names.iter().find_map(|name| {
@@ -59,6 +62,7 @@ impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Credential::None => f.write_str("None"),
+            Credential::Google(account) => account.fmt(f),
             Credential::Given(secret) => secret.fmt(f),
             Credential::Variables { names, .. } => f.debug_list().entries(names).finish(),
         }

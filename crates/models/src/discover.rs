@@ -4,7 +4,7 @@
 //! `OPENAI_MODEL`); a local Ollama that answers at once; `offline`. [`discover`] decides from names and values alone;
 //! [`choose`] also asks the servers that it found which models they have.
 
-use crate::chat::{ChatOptions, ChatProvider};
+use crate::adapter::{Adapter, AdapterOptions};
 use crate::credential::{Credential, Lookup};
 use crate::provider::{AskContext, ModelProvider};
 use crate::providers::{Providers, ResolveError};
@@ -143,13 +143,13 @@ async fn first_model(
     env: &Env,
 ) -> Result<Option<String>, String> {
     let row = vendor(provider).ok_or("there is no such vendor")?;
-    let mut options = ChatOptions::of_vendor(row, lookup).map_err(|error| error.to_string())?;
+    let mut options = AdapterOptions::of_vendor(row, lookup).map_err(|error| error.to_string())?;
     options.retry = RetryPolicy::none();
     options.timeouts = Some(Timeouts::default().within(within));
     if let Credential::Variables { is_required, .. } = &mut options.credential {
         *is_required = false;
     }
-    let listed = ChatProvider::new(options, client.clone()).models(AskContext::new(env.clone())).await;
+    let listed = Adapter::new(options, client.clone()).models(AskContext::new(env.clone())).await;
     let models = listed.map_err(|error| error.message)?;
     let is_chat =
         |id: &str| !["embed", "minilm", "bge-", "rerank", "whisper", "tts"].iter().any(|word| id.contains(word));

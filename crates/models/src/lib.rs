@@ -2,7 +2,8 @@
 //!
 //! - [`ModelProvider`] is the seam: a request in, a stream of events out. [`Providers`] finds one for a reference such as
 //!   `openai:gpt-5.4` ([`ModelRef`]); [`discover`] says which is used where nobody named one.
-//! - [`ChatProvider`] speaks OpenAI Chat to any server; vendors are rows of data ([`vendor::VENDORS`]).
+//! - [`Adapter`] speaks a [`Protocol`] to any server; vendors are rows of data ([`vendor::VENDORS`]).
+//! - [`Catalog`] knows models, [`PriceBook`] what they cost.
 //! - [`Offline`] (fixed rules that use tools), [`ScriptedModel`] and [`EchoModel`] need neither key nor network.
 //!
 //! # What it must never do
@@ -10,8 +11,8 @@
 //! Run a tool; show a credential; know a provider's field names (that is `placet-wire`); send anything again after the first
 //! event of an answer.
 
+pub mod adapter;
 pub mod catalog;
-pub mod chat;
 pub mod credential;
 pub mod discover;
 pub mod echo;
@@ -23,8 +24,8 @@ pub mod reference;
 pub mod scripted;
 pub mod vendor;
 
+pub use adapter::{Adapter, AdapterOptions, Protocol};
 pub use catalog::{Catalog, CatalogModel, InvalidCatalog, Lifecycle};
-pub use chat::{ChatOptions, ChatProvider};
 pub use credential::{Credential, Lookup};
 pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
@@ -34,3 +35,4 @@ pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedP
 pub use providers::{Providers, ResolveError, ResolvedModel};
 pub use reference::{InvalidModelRef, ModelRef};
 pub use scripted::{Script, ScriptCall, ScriptFailure, ScriptTurn, ScriptedModel};
+pub use vendor::vendor_base_url;

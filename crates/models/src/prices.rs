@@ -84,7 +84,7 @@ impl PriceBook {
         };
         match (self.billed.get(model), &self.markup) {
             (Some(price), _) => sum(price),
-            (None, Some(markup)) => Some(markup.on(sum(&*self.price(model)?.0)?)),
+            (None, Some(markup)) => Some(markup.on(sum(&self.price(model)?.0)?)),
             (None, None) => None,
         }
     }

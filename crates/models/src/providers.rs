@@ -1,6 +1,6 @@
 //! The providers that a program knows, by name.
 
-use crate::chat::{ChatOptions, ChatProvider};
+use crate::adapter::{Adapter, AdapterOptions};
 use crate::credential::Lookup;
 use crate::echo::EchoModel;
 use crate::offline::Offline;
@@ -55,9 +55,9 @@ impl Providers {
         let mut providers = Providers::local();
         let mut problems = Vec::new();
         for vendor in VENDORS {
-            match ChatOptions::of_vendor(vendor, lookup) {
+            match AdapterOptions::of_vendor(vendor, lookup) {
                 Ok(options) => {
-                    providers.register(ChatProvider::new(options, client.clone()));
+                    providers.register(Adapter::new(options, client.clone()));
                     vendor.aliases.iter().for_each(|alias| providers.alias(*alias, vendor.id));
                 }
                 Err(error) => problems.push(error),

@@ -6,7 +6,7 @@ use crate::house::House;
 use crate::models::{self, Found};
 use crate::output::{Output, Tone, printable};
 use crate::vars;
-use placet_models::chat::vendor_base_url;
+use placet_models::vendor_base_url;
 use placet_models::vendor::VENDORS;
 use serde::Serialize;
 

@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::*;
 use crate::provider::AskObserver;
+use crate::vendor::chat_dialect;
+use futures_util::StreamExt;
+use placet_core::TurnEvent;
+use placet_core::event::RetryStarted;
 use placet_core::turn::Controls;
 use placet_core::{Accumulator, Env, Item, Schema, ToolDefinition, Turn};
 use placet_net::{ClientOptions, ProxySettings};
@@ -29,7 +33,7 @@ impl AskObserver for Heard {
 struct Bench {
     env: Env,
     upstream: Upstream,
-    provider: Arc<ChatProvider>,
+    provider: Arc<Adapter>,
     heard: Arc<Heard>,
     context: AskContext,
 }
@@ -39,15 +43,15 @@ impl Bench {
         Bench::with(answers, |_| {}).await
     }
 
-    async fn with(answers: impl IntoIterator<Item = Answer>, change: impl FnOnce(&mut ChatOptions)) -> Self {
+    async fn with(answers: impl IntoIterator<Item = Answer>, change: impl FnOnce(&mut AdapterOptions)) -> Self {
         let env = Env::system();
         let upstream = Upstream::start(&env, answers).await.unwrap();
-        let mut options = ChatOptions::new("mock", &upstream.url("v1")).unwrap();
+        let mut options = AdapterOptions::new("mock", &upstream.url("v1")).unwrap();
         options.credential = Credential::Given(Secret::new("MOCK_API_KEY", KEY));
         options.retry.base = Duration::from_millis(1);
         change(&mut options);
         let client = Client::new(ClientOptions::new().proxies(ProxySettings::none()), env.clone()).unwrap();
-        let provider = ChatProvider::new(options, client);
+        let provider = Adapter::new(options, client);
         let heard = Arc::new(Heard::default());
         let mut context = AskContext::new(env.clone());
         context.observer = Some(heard.clone());
@@ -313,11 +317,15 @@ async fn models_are_listed() {
     assert_eq!(error.kind, ErrorKind::Authentication);
 }
 
+fn dialect(options: &AdapterOptions, model: &str) -> placet_wire::openai_chat::Dialect {
+    chat_dialect(&options.id, &options.quirks_of(model).collect::<Vec<_>>())
+}
+
 #[test]
 fn quirks_of_a_model_come_on_top_of_its_vendors() {
     let lookup: Lookup = Arc::new(|_| None);
-    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
-    let (plain, thinking) = (options.dialect("gpt-4.1"), options.dialect("gpt-5.4"));
+    let options = AdapterOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    let (plain, thinking) = (dialect(&options, "gpt-4.1"), dialect(&options, "gpt-5.4"));
     assert!(plain.sampling && !plain.reasoning_effort);
     assert!(!thinking.sampling && thinking.reasoning_effort);
     assert_eq!(options.base_url.to_string(), "https://api.openai.com/v1");
@@ -326,30 +334,11 @@ fn quirks_of_a_model_come_on_top_of_its_vendors() {
 #[test]
 fn a_server_of_ones_own_needs_no_key() {
     let lookup: Lookup = Arc::new(|name| (name == "OPENAI_BASE_URL").then(|| "http://localhost:8080/v1".to_owned()));
-    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    let options = AdapterOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
     assert_eq!(options.credential.resolve(&options.id), Ok(None));
     let lookup: Lookup = Arc::new(|_| None);
-    let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+    let options = AdapterOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
     assert!(options.credential.resolve(&options.id).is_err());
-}
-
-#[test]
-fn every_form_of_ollama_host() {
-    for (host, wanted) in [
-        ("", "http://127.0.0.1:11434/v1"),
-        ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
-        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
-        (":9000", "http://127.0.0.1:9000/v1"),
-        ("box", "http://box:11434/v1"),
-        ("http://box:1234/", "http://box:1234/v1"),
-        ("https://ollama.example", "https://ollama.example:443/v1"),
-        ("https://h/prefix/v1", "https://h:443/prefix/v1"),
-        ("[::1]:11434", "http://[::1]:11434/v1"),
-        ("::1", "http://[::1]:11434/v1"),
-        ("[::]:11434", "http://127.0.0.1:11434/v1"),
-    ] {
-        assert_eq!(ollama_base_url(host), wanted, "{host}");
-    }
 }
 
 #[test]
@@ -357,8 +346,8 @@ fn a_compatible_server_is_told_the_limit_by_the_name_that_all_know() {
     use placet_wire::openai_chat::OutputLimit;
     let limit = |base: Option<&'static str>, model: &str| {
         let lookup: Lookup = Arc::new(move |name| base.filter(|_| name == "OPENAI_BASE_URL").map(str::to_owned));
-        let options = ChatOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
-        options.dialect(model).output_limit
+        let options = AdapterOptions::of_vendor(crate::vendor::vendor("openai").unwrap(), &lookup).unwrap();
+        dialect(&options, model).output_limit
     };
     assert_eq!(limit(None, "gpt-4.1"), OutputLimit::MaxCompletionTokens);
     assert_eq!(limit(Some("http://localhost:8080/v1"), "llama"), OutputLimit::MaxTokens);

@@ -1,0 +1,263 @@
+//! The one adapter: a protocol of `placet-wire` over [`placet_net`], to whatever server a row of data describes.
+
+mod attempt;
+mod failure;
+mod google;
+mod protocol;
+mod reading;
+
+pub use google::GoogleAccount;
+pub use protocol::Protocol;
+
+use crate::credential::{Credential, Lookup};
+use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream};
+use crate::vendor::{Framing, KeyPlace, Quirk, Vendor, vendor_base_url};
+use async_trait::async_trait;
+use attempt::Asked;
+use failure::{ANSWER_BYTES, hint};
+use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, TurnRequest};
+use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
+use protocol::Question;
+use std::sync::Arc;
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AdapterOptions {
+    /// The provider's id.
+    pub id: ProviderId,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Where the server is, up to and including `/v1` or the like.
+    pub base_url: Url,
+    /// Where its credential comes from.
+    pub credential: Credential,
+    /// How the credential is sent.
+    pub key: KeyPlace,
+    /// How paths are made.
+    pub framing: Framing,
+    /// Headers of every request, none of them secret.
+    pub headers: Vec<(String, String)>,
+    /// How it differs from a server that takes everything.
+    pub quirks: Vec<Quirk>,
+    /// How models differ further whose names begin so.
+    pub model_quirks: Vec<(String, Vec<Quirk>)>,
+    /// The variables that have to be set before it can be asked, and are not.
+    pub unset: Vec<&'static str>,
+    /// Timeouts; absent ones are the client's.
+    pub timeouts: Option<Timeouts>,
+    /// When a request is sent again. Never after the first event of an answer.
+    pub retry: RetryPolicy,
+}
+
+impl AdapterOptions {
+    /// A server at `base_url` that speaks OpenAI Chat and needs no credential.
+    ///
+    /// # Errors
+    /// [`ProviderError`] of kind *wiring* where `base_url` is none.
+    pub fn new(id: &str, base_url: &str) -> Result<Self, ProviderError> {
+        let id = ProviderId::new(id);
+        let base_url = Url::parse(base_url).map_err(|error| {
+            ProviderError::new(ErrorKind::Wiring, id.clone(), error.to_string())
+                .with_hint("give the base URL of the API, for example http://127.0.0.1:8080/v1")
+        })?;
+        Ok(AdapterOptions {
+            id,
+            protocol: Protocol::OpenaiChat,
+            base_url,
+            credential: Credential::None,
+            key: KeyPlace::Bearer,
+            framing: Framing::Plain,
+            headers: Vec::new(),
+            quirks: Vec::new(),
+            model_quirks: Vec::new(),
+            unset: Vec::new(),
+            timeouts: None,
+            retry: RetryPolicy::default(),
+        })
+    }
+
+    /// A vendor of the table, at the place and with the key that `lookup` knows.
+    ///
+    /// # Errors
+    /// [`ProviderError`] of kind *wiring* that names the variable whose base URL is none.
+    pub fn of_vendor(vendor: &'static Vendor, lookup: &Lookup) -> Result<Self, ProviderError> {
+        let (base_url, said_by) = vendor_base_url(vendor, lookup);
+        let mut options = AdapterOptions::new(vendor.id, &base_url).map_err(|mut error| {
+            if let Some(name) = said_by {
+                error.message = format!("{name}: {}", error.message);
+            }
+            error
+        })?;
+        let is_elsewhere = vendor.may_be_elsewhere() && said_by.is_some() && base_url != vendor.base_url;
+        options.unset = vendor.unset(lookup);
+        options.protocol = if is_elsewhere { vendor.elsewhere } else { vendor.protocol };
+        options.framing = vendor.framing(lookup);
+        let names: Vec<String> = vendor.key_variables.iter().map(|name| (*name).to_owned()).collect();
+        options.key = vendor.key;
+        options.credential = match vendor.key {
+            KeyPlace::GoogleAccount => Credential::Google(Arc::new(GoogleAccount::new(names, lookup.clone()))),
+            _ => Credential::Variables {
+                names,
+                // A server of one's own may need none.
+                is_required: vendor.is_key_required && !is_elsewhere,
+                lookup: lookup.clone(),
+            },
+        };
+        options.headers =
+            vendor.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        options.quirks = vendor.quirks.to_vec();
+        options.model_quirks =
+            vendor.models.iter().map(|(beginning, quirks)| ((*beginning).to_owned(), quirks.to_vec())).collect();
+        if is_elsewhere {
+            options.limit_output_as_others_do();
+        }
+        Ok(options)
+    }
+
+    /// Servers that are compatible with a vendor know the older name of the limit on output; some pass over the newer one
+    /// in silence, and the limit would be lost. Models of the vendor's own that stand behind such a server still need it.
+    fn limit_output_as_others_do(&mut self) {
+        let before = self.quirks.len();
+        self.quirks.retain(|quirk| *quirk != Quirk::MaxCompletionTokens);
+        if self.quirks.len() < before {
+            self.model_quirks.iter_mut().for_each(|(_, quirks)| quirks.push(Quirk::MaxCompletionTokens));
+        }
+    }
+
+    fn quirks_of<'a>(&'a self, model: &'a str) -> impl Iterator<Item = Quirk> + 'a {
+        let own = self.model_quirks.iter().filter(|(beginning, _)| model.starts_with(beginning));
+        self.quirks.iter().chain(own.flat_map(|(_, quirks)| quirks)).copied()
+    }
+}
+
+/// A server, asked in its protocol.
+#[derive(Debug)]
+pub struct Adapter {
+    options: AdapterOptions,
+    client: Client,
+}
+
+impl Adapter {
+    /// A provider that sends through `client`.
+    #[must_use]
+    pub fn new(options: AdapterOptions, client: Client) -> Arc<Self> {
+        Arc::new(Adapter { options, client })
+    }
+
+    /// How it is reached.
+    #[must_use]
+    pub fn options(&self) -> &AdapterOptions {
+        &self.options
+    }
+
+    fn request(
+        &self,
+        path: &str,
+        body: Option<&bytes::Bytes>,
+        headers: &[(String, String)],
+        key: Option<&Secret>,
+    ) -> Result<Request, NetError> {
+        let url = self.options.framing.url(&self.options.base_url, path)?;
+        let mut request = match body {
+            Some(body) => Request::post_json(url, body.clone()),
+            None => Request::get(url),
+        };
+        for (name, value) in self.options.headers.iter().chain(headers) {
+            request = request.header(name, value)?;
+        }
+        request.timeouts = self.options.timeouts;
+        let Some(key) = key else { return Ok(request) };
+        match self.options.key {
+            KeyPlace::Bearer | KeyPlace::GoogleAccount => request.bearer(key),
+            KeyPlace::Header(name) => request.credential(name, key),
+        }
+    }
+
+    /// That it is known where the server is.
+    fn placed(&self) -> Result<(), ProviderError> {
+        let Some(name) = self.options.unset.first() else { return Ok(()) };
+        Err(ProviderError::new(ErrorKind::Wiring, self.options.id.clone(), format!("{name} is not set"))
+            .with_hint(format!("set {name}, or use another model; `offline` needs nothing")))
+    }
+
+    async fn key(&self, context: &AskContext) -> Result<Option<Secret>, ProviderError> {
+        self.placed()?;
+        match &self.options.credential {
+            Credential::Google(account) => account.token(&self.options.id, &self.client, context).await.map(Some),
+            other => other.resolve(&self.options.id),
+        }
+    }
+
+    fn net_error(&self, key: Option<&Secret>, error: &NetError) -> ProviderError {
+        failure::redact(failure::from_net(&self.options.id, error), &failure::redactor(key))
+    }
+
+    /// Asks for something that is no turn, and gives the body of the answer.
+    async fn fetch(
+        &self,
+        path: &str,
+        body: Option<&bytes::Bytes>,
+        headers: &[(String, String)],
+        model: &str,
+        context: &AskContext,
+    ) -> Result<bytes::Bytes, ProviderError> {
+        let key = self.key(context).await?;
+        let request = self.request(path, body, headers, key.as_ref());
+        let request = request.map_err(|error| self.net_error(key.as_ref(), &error))?;
+        let sent = self.client.send_retrying(request, &self.options.retry, &context.cancel, |_| {}).await;
+        let response = sent.map_err(|error| self.net_error(key.as_ref(), &error))?;
+        if !response.status.is_success() {
+            let question = Question::none(&self.options);
+            let asked = Asked { adapter: self, question: &question, key, context };
+            let (mut error, _) = asked.refused(response).await;
+            hint(&mut error, model, &self.options);
+            return Err(error);
+        }
+        response.bytes(ANSWER_BYTES).await.map_err(|error| self.net_error(key.as_ref(), &error))
+    }
+}
+
+#[async_trait]
+impl ModelProvider for Adapter {
+    fn id(&self) -> &ProviderId {
+        &self.options.id
+    }
+
+    async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
+        let question = Question::new(&self.options, &request)?;
+        if let Some(observer) = &context.observer {
+            question.omitted.iter().for_each(|omission| observer.omitted(omission));
+        }
+        let key = self.key(&context).await?;
+        let asked = Asked { adapter: self, question: &question, key, context: &context };
+        let mut stream = asked.answer().await;
+        if let Err(error) = &mut stream {
+            hint(error, &request.model, &self.options);
+        }
+        stream
+    }
+
+    async fn ready(&self, _model: &str) -> Result<(), ProviderError> {
+        self.placed()?;
+        match &self.options.credential {
+            Credential::Google(account) => account.ready(&self.options.id),
+            other => other.resolve(&self.options.id).map(drop),
+        }
+    }
+
+    async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
+        let body = self.fetch(self.options.protocol.models_path(), None, &[], "", &context).await?;
+        self.options.protocol.decode_models(&self.options.id, &body).map_err(|error| {
+            let key = self.options.credential.resolve(&self.options.id).ok().flatten();
+            failure::redact(error, &failure::redactor(key.as_ref()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod google_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vendor_tests;
