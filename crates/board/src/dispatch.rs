@@ -372,7 +372,7 @@ impl Handle {
             // Only this process can tell those that listen in it.
             first = first.plus(scope.grace);
         }
-        if first > taken.now && !(scope.early && !is_listener) {
+        if first > taken.now && (is_listener || !scope.early) {
             round.again_in(first.since(taken.now));
             return Ok(());
         }

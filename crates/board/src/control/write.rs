@@ -196,6 +196,15 @@ impl Control {
                     return Ok(found);
                 }
                 if let Verdict::Reject(reason) = self.judge(&snapshot, writer, draft).await? {
+                    if !is_fresh {
+                        // The rules that stand with the board may be others by now.
+                        is_fresh = true;
+                        let now = handle.fresh().await?;
+                        if now.mark_version != snapshot.mark_version || !now.is_open() {
+                            snapshot = now;
+                            continue;
+                        }
+                    }
                     let refusal = Refusal::Answer(Cause::Admission, reason);
                     return self.refuse(&snapshot, writer, draft, refusal).await;
                 }

@@ -1,1 +1,16 @@
-//! What is promised of boards, on every store.
+//! What is promised of boards, on every store; what is left of a process that is killed; and that the defects of an earlier system
+//! are not ours.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "figures are printed, and children talk to their parent")]
+
+mod child;
+mod defects;
+mod model;
+mod notifications;
+mod processes;
+mod rules;
+mod runs;
+mod sweeping;
+mod world;
+mod writes;
