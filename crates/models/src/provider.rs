@@ -1,5 +1,6 @@
 //! The seam between whoever asks a model and whatever answers.
 
+use crate::profile::Profile;
 use async_trait::async_trait;
 use futures_core::Stream;
 use placet_core::event::RetryStarted;
@@ -33,6 +34,11 @@ pub trait ModelProvider: Send + Sync + fmt::Debug {
     /// The [`ProviderError`] that asking this model would certainly meet.
     async fn ready(&self, _model: &str) -> Result<(), ProviderError> {
         Ok(())
+    }
+
+    /// What a model can, where that is known.
+    fn profile(&self, _model: &str) -> Option<Arc<Profile>> {
+        None
     }
 
     /// The models that it says it has; empty where it cannot tell.

@@ -9,8 +9,11 @@ mod reading;
 pub use google::GoogleAccount;
 pub use protocol::Protocol;
 
+use crate::catalog::Catalog;
 use crate::credential::{Credential, Lookup};
+use crate::profile::{Profile, ProfileGround, ProfileRules};
 use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream};
+use crate::reference::ModelRef;
 use crate::vendor::{Framing, KeyPlace, Quirk, Vendor, vendor_base_url};
 use async_trait::async_trait;
 use attempt::Asked;
@@ -18,7 +21,8 @@ use failure::{ANSWER_BYTES, hint};
 use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, TurnRequest};
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
 use protocol::Question;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
@@ -38,6 +42,12 @@ pub struct AdapterOptions {
     pub framing: Framing,
     /// Headers of every request, none of them secret.
     pub headers: Vec<(String, String)>,
+    /// Whose models of the catalog its models are; absent: nothing is known of them.
+    pub family: Option<String>,
+    /// What is known of models; absent: the bundled catalog.
+    pub catalog: Option<Arc<Catalog>>,
+    /// What the user says that models can.
+    pub rules: Option<Arc<ProfileRules>>,
     /// How it differs from a server that takes everything.
     pub quirks: Vec<Quirk>,
     /// How models differ further whose names begin so.
@@ -69,6 +79,9 @@ impl AdapterOptions {
             key: KeyPlace::Bearer,
             framing: Framing::Plain,
             headers: Vec::new(),
+            family: None,
+            catalog: None,
+            rules: None,
             quirks: Vec::new(),
             model_quirks: Vec::new(),
             unset: Vec::new(),
@@ -106,6 +119,7 @@ impl AdapterOptions {
         };
         options.headers =
             vendor.headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        options.family = vendor.catalog.map(str::to_owned);
         options.quirks = vendor.quirks.to_vec();
         options.model_quirks =
             vendor.models.iter().map(|(beginning, quirks)| ((*beginning).to_owned(), quirks.to_vec())).collect();
@@ -125,6 +139,23 @@ impl AdapterOptions {
         }
     }
 
+    /// What is known of a model, and from which protocol, quirks and rules that follows.
+    #[must_use]
+    pub fn profile(&self, model: &str) -> Profile {
+        let family = self.family.as_deref();
+        let catalog = family.map(|_| self.catalog.clone().unwrap_or_else(Catalog::bundled));
+        let known = family.zip(catalog.as_ref()).and_then(|(family, catalog)| catalog.find(family, model));
+        let quirks: Vec<Quirk> = self.quirks_of(model).collect();
+        let ground = ProfileGround {
+            family: family.unwrap_or(self.id.as_str()),
+            protocol: self.protocol,
+            quirks: &quirks,
+            known: known.map(|known| &**known),
+            user: self.rules.as_deref(),
+        };
+        Profile::new(ModelRef::new(self.id.clone(), model), ground)
+    }
+
     fn quirks_of<'a>(&'a self, model: &'a str) -> impl Iterator<Item = Quirk> + 'a {
         let own = self.model_quirks.iter().filter(|(beginning, _)| model.starts_with(beginning));
         self.quirks.iter().chain(own.flat_map(|(_, quirks)| quirks)).copied()
@@ -136,19 +167,36 @@ impl AdapterOptions {
 pub struct Adapter {
     options: AdapterOptions,
     client: Client,
+    profiles: Mutex<HashMap<String, Arc<Profile>>>,
 }
+
+/// How many profiles are kept.
+const PROFILES: usize = 256;
 
 impl Adapter {
     /// A provider that sends through `client`.
     #[must_use]
     pub fn new(options: AdapterOptions, client: Client) -> Arc<Self> {
-        Arc::new(Adapter { options, client })
+        Arc::new(Adapter { options, client, profiles: Mutex::default() })
     }
 
     /// How it is reached.
     #[must_use]
     pub fn options(&self) -> &AdapterOptions {
         &self.options
+    }
+
+    fn known(&self, model: &str) -> Arc<Profile> {
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(profile) = profiles.get(model) {
+            return profile.clone();
+        }
+        let profile = Arc::new(self.options.profile(model));
+        if profiles.len() >= PROFILES {
+            profiles.clear();
+        }
+        profiles.insert(model.to_owned(), profile.clone());
+        profile
     }
 
     fn request(
@@ -225,7 +273,9 @@ impl ModelProvider for Adapter {
     }
 
     async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
-        let question = Question::new(&self.options, &request)?;
+        let checked = self.known(&request.model).check(&request)?;
+        let mut question = Question::new(&self.options, &checked.request)?;
+        question.omitted.splice(..0, checked.omitted);
         if let Some(observer) = &context.observer {
             question.omitted.iter().for_each(|omission| observer.omitted(omission));
         }
@@ -244,6 +294,10 @@ impl ModelProvider for Adapter {
             Credential::Google(account) => account.ready(&self.options.id),
             other => other.resolve(&self.options.id).map(drop),
         }
+    }
+
+    fn profile(&self, model: &str) -> Option<Arc<Profile>> {
+        Some(self.known(model))
     }
 
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {

@@ -5,6 +5,7 @@ use crate::provider::ModelListing;
 use crate::vendor::Quirk;
 use bytes::Bytes;
 use placet_core::{ProviderError, ProviderId, TurnEvent, TurnRequest};
+use placet_wire::fields::FieldRule;
 use placet_wire::names::Names;
 use placet_wire::openai_chat;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,13 @@ impl fmt::Display for Protocol {
 }
 
 impl Protocol {
+    /// What it can say at all.
+    pub(crate) fn fields(self) -> &'static [FieldRule] {
+        match self {
+            Protocol::OpenaiChat => &[],
+        }
+    }
+
     /// Where a server lists its models.
     pub(super) fn models_path(self) -> &'static str {
         "models"

@@ -38,6 +38,8 @@ pub struct Vendor {
     pub key_variables: &'static [&'static str],
     /// Whether it does nothing without a key.
     pub is_key_required: bool,
+    /// Whose models of the catalog its models are.
+    pub catalog: Option<&'static str>,
     /// How all its models differ from what is usual.
     pub quirks: &'static [Quirk],
     /// How models differ further whose names begin so; every row that fits counts.
@@ -60,6 +62,7 @@ impl Vendor {
             key: KeyPlace::Bearer,
             key_variables: &[],
             is_key_required: true,
+            catalog: None,
             quirks: &[],
             models: &[],
         }
@@ -121,6 +124,24 @@ pub enum Quirk {
 }
 
 impl Quirk {
+    /// The fields of a request that a server with this quirk takes none of.
+    pub(crate) fn refuses(self) -> &'static [&'static str] {
+        match self {
+            Quirk::NoSampling => &["temperature", "top_p"],
+            Quirk::NoSeed => &["seed"],
+            Quirk::NoEffort => &["reasoning_effort"],
+            Quirk::NoParallelControl => &["parallel_tool_calls"],
+            Quirk::NoForcedChoice => &["tool_choice.required", "tool_choice.tool", "tool_choice.allowed_required"],
+            Quirk::NoStrictTools => &["tool.strict"],
+            // What is looser becomes what the server can be told.
+            Quirk::JsonObjectOnly | Quirk::NoOutputFormat => &["output.strict"],
+            Quirk::NoImages => &["image", "tool_result.image"],
+            Quirk::NoAudio => &["audio"],
+            Quirk::NoFiles => &["file", "tool_result.file"],
+            _ => &[],
+        }
+    }
+
     fn apply(self, dialect: &mut Dialect) {
         match self {
             Quirk::MaxCompletionTokens => dialect.output_limit = OutputLimit::MaxCompletionTokens,

@@ -20,6 +20,7 @@ pub const VENDORS: &[Vendor] = &[
         key_variables: &["OPENAI_API_KEY"],
         quirks: &[MaxCompletionTokens, NoEffort, NoReasoningReplay],
         models: OPENAI_MODELS,
+        catalog: Some("openai"),
         ..Vendor::new("openai", "OpenAI", "https://api.openai.com/v1")
     },
     Vendor {
@@ -81,6 +82,7 @@ pub const VENDORS: &[Vendor] = &[
         base_url_variables: &["XAI_BASE_URL"],
         key_variables: &["XAI_API_KEY"],
         quirks: &[MaxCompletionTokens, NoReasoningReplay, NoStrictTools, NoAudio, NoFiles],
+        catalog: Some("xai"),
         ..Vendor::new("xai", "xAI", "https://api.x.ai/v1")
     },
     Vendor {
@@ -110,6 +112,7 @@ pub const VENDORS: &[Vendor] = &[
         key_variables: &["AZURE_OPENAI_API_KEY"],
         quirks: &[MaxCompletionTokens, NoEffort, NoReasoningReplay],
         models: OPENAI_MODELS,
+        catalog: Some("openai"),
         ..Vendor::new("azure", "Azure OpenAI", "https://resource.invalid/openai/v1")
     },
     Vendor {
