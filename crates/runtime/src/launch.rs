@@ -131,6 +131,7 @@ fn activate(
         cancel: extras.cancel,
         leave: extras.leave,
         deadline,
+        round_only: extras.round_only,
         untried: plan.resumed,
         broken: Broken::default(),
     }

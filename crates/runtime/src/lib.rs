@@ -23,6 +23,7 @@ mod request;
 mod resume;
 mod run_loop;
 mod runtime;
+pub mod schedule;
 mod steps;
 mod turn;
 

@@ -5,10 +5,10 @@ use crate::handle::RunHandle;
 use crate::launch::{self, FirstTurn};
 use crate::runtime::Runtime;
 use futures_util::FutureExt;
-use placet_core::event::RunStarted;
+use placet_core::event::{RunStarted, TurnCompleted};
 use placet_core::turn::Controls;
 use placet_core::{
-    BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName,
+    BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName, Turn,
 };
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
@@ -84,6 +84,8 @@ pub(crate) struct Extras {
     pub(crate) observers: Vec<Observer>,
     pub(crate) cancel: CancellationToken,
     pub(crate) leave: CancellationToken,
+    /// Whether the run ends once the calls of its first turn are answered.
+    pub(crate) round_only: bool,
 }
 
 impl RunBuilder {
@@ -237,6 +239,17 @@ impl RunBuilder {
     /// ready, [`RuntimeError::Exists`] for an id that is taken, [`RuntimeError::Store`] where the start cannot be recorded.
     pub async fn start(self) -> Result<RunHandle> {
         launch::start(self, None).await
+    }
+
+    /// Runs the calls of a turn that was asked elsewhere, all of them as in any run, and ends when they are answered: no
+    /// model is asked. To go on with such a run after a crash, see [`ResumeBuilder::round_only`](crate::ResumeBuilder::round_only).
+    ///
+    /// # Errors
+    /// As [`RunBuilder::start`].
+    pub async fn start_round(mut self, turn: Turn) -> Result<RunHandle> {
+        self.extras.round_only = true;
+        let first = TurnCompleted { number: 1, turn, cost: None, omitted: Vec::new(), took_ms: 0 };
+        launch::start(self, Some(Box::new(first))).await
     }
 
     /// Starts it with a turn that was asked already.

@@ -80,6 +80,13 @@ impl ResumeBuilder {
         self
     }
 
+    /// Ends the run once the calls of its open round are answered, for a run of
+    /// [`RunBuilder::start_round`](crate::RunBuilder::start_round).
+    pub fn round_only(mut self) -> Self {
+        self.extras.round_only = true;
+        self
+    }
+
     /// What cancels the run.
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.extras.cancel = token;

@@ -39,6 +39,8 @@ pub(crate) struct ActiveRun {
     pub(crate) leave: CancellationToken,
     /// When its time is up, on the environment's steady clock.
     pub(crate) deadline: Option<Duration>,
+    /// Whether the run ends once the calls of its first turn are answered.
+    pub(crate) round_only: bool,
     /// Whether the run was resumed and its provider has not answered since.
     pub(crate) untried: bool,
     /// The turn that broke off, if one did.
@@ -82,6 +84,7 @@ impl ActiveRun {
             cancelled: self.cancel.is_cancelled(),
             time_over: self.deadline.is_some_and(|deadline| self.env.clock().steady() >= deadline),
             failure: self.broken.failure.as_ref(),
+            round_only: self.round_only,
         };
         self.journal.read(|state| steps::next(state, &self.started, &situation))
     }

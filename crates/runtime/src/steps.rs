@@ -31,6 +31,8 @@ pub(crate) enum Stop {
 pub(crate) struct Situation<'a> {
     pub(crate) cancelled: bool,
     pub(crate) time_over: bool,
+    /// Whether the run ends once the calls of its first turn are answered.
+    pub(crate) round_only: bool,
     pub(crate) failure: Option<&'a Failure>,
 }
 
@@ -76,6 +78,9 @@ pub(crate) fn next(state: &RunState, started: &RunStarted, situation: &Situation
             return Step::End(Stop::limit(format!("all {} rounds of tool calls have run", limits.rounds)));
         }
         return if round.cut { Step::AnswerCutRound } else { Step::RunRound };
+    }
+    if situation.round_only && state.turns() > 0 {
+        return Step::End(Stop::End(RunEnd::Completed, Some("only one round was to be run".to_owned())));
     }
     if !state.turn_due() {
         return Step::End(answered(state));
