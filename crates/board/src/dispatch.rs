@@ -479,7 +479,9 @@ impl Handle {
         let mut batch = Batch::new();
         for (sending, result) in sent {
             let Notification { agent, to_sequence, .. } = sending.notification;
-            self.arrived(&agent, to_sequence, result.as_ref().err());
+            if let Some(wait) = self.arrived(&agent, to_sequence, result.as_ref().err()) {
+                round.again_in(wait);
+            }
             match result {
                 Ok(()) => {
                     for row in sending.rows {
@@ -525,7 +527,8 @@ impl Handle {
         Ok(())
     }
 
-    fn arrived(&self, agent: &str, through: u64, failure: Option<&DeliveryFailure>) {
+    /// Notes how it went; gives how long an agent that was not reached is left alone.
+    fn arrived(&self, agent: &str, through: u64, failure: Option<&DeliveryFailure>) -> Option<Duration> {
         let now = self.inner.env.clock().steady();
         let mut book = self.state.dispatching.book();
         if let Some(under_way) = book.under_way.get_mut(agent) {
@@ -539,6 +542,7 @@ impl Handle {
         match failure {
             None => {
                 book.failed.remove(agent);
+                None
             }
             Some(failure) => {
                 let wait = match book.failed.get(agent) {
@@ -547,6 +551,7 @@ impl Handle {
                     Some(failed) => (failed.wait * 2).min(LONGEST_WAIT),
                 };
                 book.failed.insert(agent.to_owned(), Failed { wait, until: now.saturating_add(wait) });
+                Some(wait)
             }
         }
     }
@@ -616,7 +621,7 @@ impl Handle {
 
     /// The regions that an agent subscribes to and that hold something: when the first of it is due, and which. A level is due
     /// at once, a premise when its window has passed since the registration.
-    async fn holding(
+    pub(crate) async fn holding(
         &self,
         agent: &StoredAgent,
         snapshot: &Snapshot,

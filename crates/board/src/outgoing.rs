@@ -73,6 +73,14 @@ impl Outgoing {
         Ok((status, response.bytes(ANSWER_BYTES).await?))
     }
 
+    /// Sends a question as JSON, and gives the answer.
+    ///
+    /// # Errors
+    /// [`BoardError::Rule`] where there is none, or it is no success, or not JSON.
+    pub async fn call(&self, url: &str, question: &serde_json::Value) -> Result<serde_json::Value> {
+        self.ask(url, question).await
+    }
+
     async fn ask(&self, url: &str, question: &impl Serialize) -> Result<serde_json::Value> {
         let rule = |problem: String| BoardError::Rule { problem };
         let question = serde_json::to_vec(question).map_err(|error| rule(error.to_string()))?;

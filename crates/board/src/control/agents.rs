@@ -12,6 +12,7 @@ use crate::name::checked;
 use crate::notify::Agent;
 use crate::snapshot::Snapshot;
 use crate::stored::{self, Cursors, Roster, StoredAgent, StoredRegion};
+use placet_core::Timestamp;
 use placet_store::{Batch, Condition, Direction, Found, Key, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ use std::sync::Arc;
 const MOST_AGENTS: usize = 2_000;
 /// How many regions a board has at most.
 const MOST_REGIONS: usize = 2_000;
+/// How often a registration finds out by itself that it missed nothing.
+const LOOKS: usize = 3;
 /// How many rows of the owed one batch settles.
 pub(crate) const ROWS: usize = 400;
 
@@ -122,14 +125,19 @@ impl Control {
     /// where nothing can reach it; [`BoardError::RunClosed`], [`BoardError::UnknownBoard`]; what the store says.
     pub async fn register(&self, agent: Agent) -> Result<()> {
         let handle = &self.0;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let snapshot = self.open_run().await?;
             let name = check_agent(&agent, |region| snapshot.regions.get(region).map(|known| known.kind))?;
             let returning = snapshot.agent(&name).is_some();
-            let roster = with_agent(&snapshot, StoredAgent::of(name.clone(), &agent))?;
+            let declared = StoredAgent::of(name.clone(), &agent);
             let layout = handle.layout();
             let key = layout.agent(&name);
             let held = handle.store().cell(&key).await?;
+            let cursors = held.as_ref().map(|cell| Cursors::read(&cell.value)).transpose()?.unwrap_or_default();
+            let head = handle.store().log_head(&layout.log).await?.number;
+            let misses = head > cursors.acknowledged
+                && handle.holding(&declared, &snapshot, Timestamp::EPOCH).await?.0.is_some();
+            let roster = with_agent(&snapshot, declared)?;
             let mut batch = Batch::new();
             batch.require(snapshot.same_run(layout)).require(snapshot.same_roster(layout));
             batch.require(Condition::not_passed(layout.run.clone()));
@@ -137,9 +145,15 @@ impl Control {
             if held.is_none() {
                 batch.require(Condition::absent(key.clone())).put(key, Cursors::default().value());
             }
-            // From this commit on every write owes it a word. Of what was there before it is owed this one.
+            // From this commit on every write owes it a word. Of what was there before it is owed this one; or none, if there
+            // was nothing, and nothing has come since that was looked at. On a busy board it is looked at later.
             let owed = layout.owed_to(&name);
-            batch.delete_prefix(owed.clone()).put(owed.filled().u64(0), stored::owed_unresolved());
+            batch.delete_prefix(owed.clone());
+            if misses || attempt >= LOOKS {
+                batch.put(owed.filled().u64(0), stored::owed_unresolved());
+            } else {
+                batch.require(Condition::head(layout.log.clone(), head));
+            }
             let decision = Decision::AgentRegistered { agent: name.to_string(), returning };
             handle.decide(&mut batch, decision.value()?);
             self.listen(&name, &agent);

@@ -124,6 +124,10 @@ impl BoardSpec {
     /// [`BoardError::UnknownRegion`], [`BoardError::WrongRegionKind`], [`BoardError::InvalidSpec`],
     /// [`BoardError::InvalidName`].
     pub fn check(&self) -> Result<()> {
+        self.check_all_but_openings().and_then(|kinds| self.check_openings(&kinds))
+    }
+
+    fn check_all_but_openings(&self) -> Result<BTreeMap<&str, RegionKind>> {
         self.limits.check()?;
         self.rules.check()?;
         let mut kinds = BTreeMap::new();
@@ -133,7 +137,6 @@ impl BoardSpec {
                 return Err(BoardError::DuplicateRegion { region: region.name.to_string() });
             }
         }
-        self.check_openings(&kinds)?;
         let mut names = BTreeSet::new();
         for agent in &self.agents {
             if !names.insert(&agent.name) {
@@ -141,7 +144,7 @@ impl BoardSpec {
             }
             super::agents::check_agent(agent, |region| kinds.get(region).copied())?;
         }
-        Ok(())
+        Ok(kinds)
     }
 
     fn check_openings(&self, kinds: &BTreeMap<&str, RegionKind>) -> Result<()> {
@@ -215,6 +218,20 @@ impl Boards {
     /// As [`Boards::open`].
     pub async fn converge(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
         spec.check()?;
+        self.converge_as(id, spec).await
+    }
+
+    /// [`Boards::converge`], where opening values need not be complete: a premise without one has no value until somebody
+    /// sets it.
+    ///
+    /// # Errors
+    /// As [`Boards::open`].
+    pub async fn converge_unset(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
+        spec.check_all_but_openings()?;
+        self.converge_as(id, spec).await
+    }
+
+    async fn converge_as(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
         for value in spec.openings.values() {
             self.handle(id).check_size(value)?;
         }

@@ -110,12 +110,12 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let len = if first == '"' || first.is_ascii_digit() {
-            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-            match values.next() {
-                Some(Ok(value)) => tokens.push(Token::Value(value)),
-                _ => return Err(format!("no value begins at {:?}", head(rest))),
+            let len = if first == '"' { text_len(rest) } else { number_len(rest) };
+            match serde_json::from_str(&rest[..len]) {
+                Ok(value) => tokens.push(Token::Value(value)),
+                Err(_) => return Err(format!("no value begins at {:?}", head(rest))),
             }
-            values.byte_offset()
+            len
         } else if first.is_alphabetic() || first == '_' {
             let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
             tokens.push(match &rest[..len] {
@@ -136,6 +136,32 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
         rest = rest[len..].trim_start();
     }
     Ok(tokens)
+}
+
+/// How long the text is that begins here, quotes included.
+fn text_len(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, character) in rest.char_indices().skip(1) {
+        match character {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    rest.len()
+}
+
+/// How long the number is that begins here.
+fn number_len(rest: &str) -> usize {
+    let mut before = ' ';
+    for (at, character) in rest.char_indices() {
+        let exponent = matches!(character, '+' | '-') && matches!(before, 'e' | 'E');
+        if !character.is_ascii_digit() && !matches!(character, '.' | 'e' | 'E') && !exponent {
+            return at;
+        }
+        before = character;
+    }
+    rest.len()
 }
 
 fn head(text: &str) -> String {

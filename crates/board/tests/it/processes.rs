@@ -6,7 +6,7 @@ use placet_board::{Agent, Bounds, Change, Control};
 use placet_core::Random as _;
 use placet_core::env::SeededRandom;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::Path;
 
 const KILLS: u64 = 50;
 const WRITERS: u64 = 8;
@@ -25,7 +25,6 @@ async fn a_killed_process_loses_nothing_acknowledged_and_nothing_owed() {
     child::go(&mut survivor);
     let survives = std::thread::scope(|scope| {
         // Its pipe has to be read, or else it stands still.
-        #[expect(clippy::disallowed_methods, reason = "a pipe is read by a thread of its own")]
         let reading = std::thread::Builder::new();
         let pid = survivor.id();
         let reading = reading.spawn_scoped(scope, || child::said(&mut survivor)).unwrap();
@@ -74,7 +73,7 @@ async fn a_killed_process_loses_nothing_acknowledged_and_nothing_owed() {
     );
 }
 
-fn killed(file: &PathBuf, kill: u64, wanted: u64) -> Said {
+fn killed(file: &Path, kill: u64, wanted: u64) -> Said {
     let mut process = child::start(file, &format!("killed-{kill}"), WRITERS, 1_000_000);
     child::go(&mut process);
     let said = child::said_until(&mut process, |process, count| {

@@ -14,16 +14,15 @@ use std::time::Duration;
 pub(crate) struct World {
     pub(crate) store: SharedStore,
     pub(crate) env: Env,
-    /// Moves the store's clock; PostgreSQL has one of its own.
+    /// Moves the store's clock, but for PostgreSQL, which has one of its own.
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) is_manual: bool,
 }
 
 impl World {
     fn manual(make: impl FnOnce(Arc<ManualHandle>) -> SharedStore) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
         let store = make(Arc::new(ManualHandle(clock.clone())));
-        World { store, env: Env::deterministic(clock.clone(), 7), clock, is_manual: true }
+        World { store, env: Env::deterministic(clock.clone(), 7), clock }
     }
 
     pub(crate) fn memory() -> Self {
@@ -86,7 +85,7 @@ async fn postgres(name: &str, test: &impl AsyncFn(World)) {
     options.schema.clone_from(&schema);
     let store = Arc::new(PostgresStore::connect(&url, options, &env).await.unwrap());
     let clock = ManualClock::new(Timestamp::EPOCH);
-    test(World { store, env: env.clone(), clock, is_manual: false }).await;
+    test(World { store, env: env.clone(), clock }).await;
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     env.spawn("test connection", async move { _ = connection.await });
     client.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await.unwrap();
