@@ -1,1 +1,48 @@
-//! The gateway.
+//! The gateway: any client, any provider, one name for each model.
+//!
+//! [`Config`] is what `placet.toml` says, checked whole; [`Gateway`] answers requests; [`Listener`] brings them in. A request
+//! passes the door ([`Principal`] says who asks, a [`Limiter`] whether they may), its model's name leads to targets, and where
+//! a target speaks the client's protocol the bytes are handed on, with usage read as they pass and one [`LedgerLine`] written
+//! at the end. Other protocols are decoded and encoded by `placet-wire`.
+//!
+//! # What it must never do
+//!
+//! Let a client decide which address is asked, or show it a credential. End a stream that broke off as if it were whole.
+//! Begin an answer at one provider and go on with another's. Make an answer wait for the ledger.
+
+mod account;
+mod body;
+mod coding;
+mod config;
+mod door;
+mod endpoint;
+mod gateway;
+mod headers;
+mod ledger;
+mod limiter;
+mod listen;
+mod local;
+mod metrics;
+mod models;
+mod mount;
+mod passage;
+mod principal;
+mod refusal;
+mod routing;
+mod side;
+mod translate;
+mod turn;
+mod vendors;
+
+pub use body::{Body, Broken, Pieces};
+pub use config::{
+    AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, KeyEntry, Limits, ModelEntry, Problem,
+    ProviderEntry, RouteEntry, Strategy, TargetEntry,
+};
+pub use gateway::{Gateway, Parts, ReloadError, reload};
+pub use ledger::{Ledger, LedgerLine, read_ledger};
+pub use limiter::{Asked, Limiter, Reservation, Spent, Unlimited};
+pub use listen::Listener;
+pub use mount::Mount;
+pub use principal::Principal;
+pub use refusal::Refusal;

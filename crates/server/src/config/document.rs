@@ -1,0 +1,561 @@
+//! From a document to a [`Config`].
+
+use super::reader::{At, Element, Problem, Reading, Table, secret};
+use super::{
+    AgentEntry, CapabilityEntry, Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy,
+    TargetEntry,
+};
+use crate::local::LOCAL_PROVIDERS;
+use crate::vendors::speeches;
+use indexmap::IndexMap;
+use placet_core::{Price, Secret};
+use placet_models::vendor::{VENDORS, vendor, vendor_base_url};
+use placet_models::{Lookup, ModelRef};
+use placet_net::{Timeouts, Url};
+use placet_wire::passing::Speech;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use toml::de::DeTable;
+
+pub(super) fn parse(text: &str, base: &Path, lookup: &Lookup) -> Result<Config, Vec<Problem>> {
+    let reading = Reading::new(text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let at = error.span().map_or(0, |span| span.start);
+        reading.problem(at, "", error.message().to_owned(), None);
+    }
+    let config = read(&reading, &Table::new(&reading, &document), base, lookup);
+    let problems = reading.finish();
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup) -> Config {
+    let mut config = Config::default();
+    let mut open = None;
+    let mut listen_at = 0;
+    if let Some(server) = top.table("server") {
+        if let Some(text) = server.text("listen") {
+            listen_at = text.at;
+            match listen(&text.value) {
+                Some(address) => config.listen = address,
+                None => server.wrong(
+                    text.at,
+                    "listen",
+                    "expected an address and a port",
+                    Some("write for example \"127.0.0.1:8080\""),
+                ),
+            }
+        }
+        config.hosts = plain(server.texts("hosts")).into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        for origin in server.texts("origins").unwrap_or_default() {
+            let is_origin = Url::parse(&origin.value).is_ok() && origin.value.matches('/').count() == 2;
+            if !is_origin {
+                server.wrong(
+                    origin.at,
+                    "origins",
+                    format!("{:?} is no origin", origin.value),
+                    Some("write for example \"https://console.example.com\""),
+                );
+            }
+            config.origins.push(origin.value.to_ascii_lowercase());
+        }
+        config.default_model = server.text("default_model").map(|text| text.value);
+        open = server.flag("open");
+        config.strict = server.flag("strict").unwrap_or(false);
+        server.finish();
+    }
+    if let Some(limits) = top.table("limits") {
+        config.limits = read_limits(&limits);
+        limits.finish();
+    }
+    if let Some(timeouts) = top.table("timeouts") {
+        config.timeouts = read_timeouts(&timeouts, Timeouts::default());
+        timeouts.finish();
+    }
+    if let Some(store) = top.table("store") {
+        let (path, url) = (store.text("path"), store.text("url_env"));
+        if let (Some(path), Some(_)) = (&path, &url) {
+            store.wrong(path.at, "path", "there is a `url_env` too, expected one of them", None);
+        }
+        config.store = path.map(|path| base.join(path.value).display().to_string());
+        if let Some(name) = url {
+            match lookup(&name.value) {
+                Some(value) => config.store = Some(value),
+                None => store.wrong(name.at, "url_env", format!("the variable {} is not set", name.value), None),
+            }
+        }
+        store.finish();
+    }
+    if let Some(telemetry) = top.table("telemetry") {
+        config.metrics = telemetry.flag("metrics").unwrap_or(true);
+        telemetry.finish();
+    }
+    config.keys = read_keys(top);
+    config.providers = read_providers(reading, top, base, lookup, config.timeouts);
+    config.models = read_models(reading, top);
+    config.routes = read_routes(reading, top);
+    config.capabilities = read_capabilities(top, base);
+    config.agents = read_agents(reading, top);
+    top.unknown();
+    config.open = open.unwrap_or(config.models.is_empty() && config.routes.is_empty() && config.agents.is_empty());
+    if config.keys.is_empty() && !config.listen.ip().is_loopback() {
+        let hint = "add a key with [keys.NAME], or listen on 127.0.0.1".to_owned();
+        let problem = format!("{} can be reached from other machines, and no key is set", config.listen);
+        reading.problem(listen_at, "server.listen", problem, Some(hint));
+    }
+    check_references(reading, top, &config);
+    config
+}
+
+fn plain(texts: Option<Vec<At<String>>>) -> Vec<String> {
+    texts.unwrap_or_default().into_iter().map(|text| text.value).collect()
+}
+
+/// An address, with `localhost` as its name and a port alone allowed.
+pub(crate) fn listen(text: &str) -> Option<SocketAddr> {
+    let text = text.trim();
+    if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
+        return Some(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.replace("localhost:", "127.0.0.1:").parse().ok()
+}
+
+fn read_limits(table: &Table<'_, '_>) -> Limits {
+    let usual = Limits::default();
+    let number = |key: &'static str, usual: usize| {
+        table.count(key, 1).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual)
+    };
+    Limits {
+        body: table.bytes("body").unwrap_or(usual.body),
+        header: table.bytes("header").map_or(usual.header, |bytes| {
+            if bytes < 8192 {
+                table.wrong(table.at(), "header", format!("{bytes} bytes are too few, expected at least 8KB"), None);
+            }
+            bytes.max(8192)
+        }),
+        connections: number("connections", usual.connections),
+        requests: number("requests", usual.requests),
+        queue: table.count("queue", 0).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual.queue),
+        queue_wait: table.span("queue_wait").unwrap_or(usual.queue_wait),
+        client_idle: table.span("client_idle").unwrap_or(usual.client_idle),
+        client_body: table.span("client_body").unwrap_or(usual.client_body),
+        drain: table.span("drain").unwrap_or(usual.drain),
+    }
+}
+
+fn read_timeouts(table: &Table<'_, '_>, usual: Timeouts) -> Timeouts {
+    Timeouts {
+        connect: table.span("connect").or(usual.connect),
+        first_byte: table.span("first_byte").or(usual.first_byte),
+        idle: table.span("idle").or(usual.idle),
+        whole: table.span("whole").or(usual.whole),
+    }
+}
+
+fn read_keys(top: &Table<'_, '_>) -> Vec<KeyEntry> {
+    let mut keys: Vec<KeyEntry> = Vec::new();
+    for (name, table) in top.named("keys") {
+        if table.has("key") {
+            let hint = "put its hash there: `placet keys hash` makes one";
+            table.wrong(name.at, "key", "a key must not stand in the configuration", Some(hint));
+        }
+        let hash = table.text("sha256");
+        let sha256 = hash.as_ref().and_then(|text| hex(&text.value));
+        match (&hash, sha256) {
+            (None, _) => {
+                let hint = "`placet keys hash` makes it, or: printf %s \"$KEY\" | sha256sum";
+                table.wrong(name.at, "sha256", "it is missing, expected the SHA-256 of the key", Some(hint));
+            }
+            (Some(text), None) => table.wrong(text.at, "sha256", "expected 64 hexadecimal digits", None),
+            _ => {}
+        }
+        if let Some(sha256) = sha256 {
+            if let Some(twin) = keys.iter().find(|key| key.sha256 == sha256) {
+                table.wrong(name.at, "sha256", format!("it is the key `{}` again", twin.name), None);
+            }
+            keys.push(KeyEntry {
+                name: name.value,
+                sha256,
+                models: plain(table.texts("models")),
+                user: table.text("user").map(|text| text.value),
+                team: table.text("team").map(|text| text.value),
+            });
+        } else {
+            let _ = (table.texts("models"), table.text("user"), table.text("team"));
+        }
+        table.finish();
+    }
+    keys
+}
+
+fn hex(text: &str) -> Option<[u8; 32]> {
+    let text = text.trim().as_bytes();
+    if text.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn read_providers(
+    reading: &Reading<'_>,
+    top: &Table<'_, '_>,
+    base: &Path,
+    lookup: &Lookup,
+    timeouts: Timeouts,
+) -> IndexMap<String, ProviderEntry> {
+    let mut providers = IndexMap::new();
+    for (name, table) in top.named("providers") {
+        if LOCAL_PROVIDERS.contains(&name.value.as_str()) {
+            table.wrong(name.at, "", "the name belongs to a model of our own", Some("choose another name"));
+        }
+        let said = table.text("vendor");
+        let row = vendor(said.as_ref().map_or(name.value.as_str(), |text| text.value.as_str()));
+        if let (Some(text), None) = (&said, row) {
+            let known: Vec<&str> = VENDORS.iter().map(|row| row.id).collect();
+            let hint = format!("known are {}; leave the line out and give a `base_url`", known.join(", "));
+            table.wrong(text.at, "vendor", format!("no vendor is called {:?}", text.value), Some(&hint));
+        }
+        let url = table.text("base_url");
+        let base_url = match (&url, row) {
+            (Some(text), _) => {
+                if let Err(error) = Url::parse(&text.value) {
+                    let hint = "write for example \"http://127.0.0.1:8000/v1\"";
+                    table.wrong(text.at, "base_url", error.to_string(), Some(hint));
+                }
+                text.value.clone()
+            }
+            (None, Some(row)) => vendor_base_url(row, lookup).0,
+            (None, None) => {
+                if said.is_none() {
+                    let hint = "say where it is, for example \"http://127.0.0.1:8000/v1\", or name its `vendor`";
+                    table.wrong(name.at, "base_url", "it is missing", Some(hint));
+                }
+                String::new()
+            }
+        };
+        let mut key = secret(&table, lookup, base).map(|found| found.value);
+        if key.is_none() && !table.has("key_env") && !table.has("key_file") {
+            key = row.and_then(|row| row.key_variables.iter().find_map(|name| variable(lookup, name)));
+            if let (Some(row), None, None) = (row, &key, &url)
+                && row.is_key_required
+            {
+                let hint = format!("set {}, or name another variable in `key_env`", row.key_variables.join(" or "));
+                table.wrong(name.at, "key_env", format!("{} wants a key and none is set", row.name), Some(&hint));
+            }
+        }
+        let mut protocols = Vec::new();
+        for text in table.texts("protocols").unwrap_or_default() {
+            match Speech::named(&text.value) {
+                Some(speech) => protocols.push(speech),
+                None => {
+                    let known: Vec<&str> = Speech::ALL.iter().map(|speech| speech.as_str()).collect();
+                    let problem = format!("no protocol is called {:?}", text.value);
+                    table.wrong(text.at, "protocols", problem, Some(&format!("known are {}", known.join(", "))));
+                }
+            }
+        }
+        if protocols.is_empty() {
+            protocols = speeches(row.map_or("", |row| row.id)).to_vec();
+        }
+        let mut headers = Vec::new();
+        for (header, value) in table.map("headers") {
+            let is_usable = http::HeaderName::try_from(header.value.as_str()).is_ok()
+                && http::HeaderValue::try_from(value.value.as_str()).is_ok();
+            if !is_usable {
+                table.wrong(header.at, "headers", format!("{:?} cannot be sent as a header", header.value), None);
+            }
+            headers.push((header.value, value.value));
+        }
+        let own = table.table("timeouts").map(|own| {
+            let read = read_timeouts(&own, timeouts);
+            own.finish();
+            read
+        });
+        let entry = ProviderEntry {
+            vendor: row.map(|row| row.id),
+            base_url,
+            key,
+            protocols,
+            headers,
+            models: plain(table.texts("models")),
+            timeouts: own,
+            line: reading.line(name.at),
+        };
+        providers.insert(name.value, entry);
+        table.finish();
+    }
+    providers
+}
+
+fn variable(lookup: &Lookup, name: &str) -> Option<Secret> {
+    let value = lookup(name)?.trim().to_owned();
+    (!value.is_empty()).then(|| Secret::new(name, value))
+}
+
+fn read_models(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, ModelEntry> {
+    let mut models = IndexMap::new();
+    for (name, table) in top.named("models") {
+        let target = table.text("target");
+        let reference = target.as_ref().map(|text| (text.at, ModelRef::parse(&text.value)));
+        let tags = plain(table.texts("tags"));
+        let price = read_price(&table);
+        match reference {
+            None => {
+                let hint = "write for example target = \"openai:gpt-5.4\"";
+                table.wrong(name.at, "target", "it is missing", Some(hint));
+            }
+            Some((at, Err(error))) => table.wrong(at, "target", error.to_string(), None),
+            Some((_, Ok(target))) => {
+                models.insert(name.value, ModelEntry { target, tags, price, line: reading.line(name.at) });
+            }
+        }
+        table.finish();
+    }
+    models
+}
+
+/// US dollars per million tokens, as texts, so that they are exact.
+fn read_price(table: &Table<'_, '_>) -> Option<Price> {
+    let price = table.table("price")?;
+    let amount = |key: &'static str| {
+        let text = price.text(key)?;
+        match placet_core::Money::parse(&text.value) {
+            Ok(money) => Some(money.0),
+            Err(error) => {
+                price.wrong(text.at, key, error.to_string(), Some("US dollars per million tokens, in quotes"));
+                None
+            }
+        }
+    };
+    let read = Price {
+        input: amount("input").unwrap_or_default(),
+        output: amount("output").unwrap_or_default(),
+        cache_read: amount("cache_read"),
+        cache_write: amount("cache_write"),
+        cache_write_long: amount("cache_write_long"),
+    };
+    price.finish();
+    Some(read)
+}
+
+fn read_routes(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, RouteEntry> {
+    let mut routes = IndexMap::new();
+    for (name, table) in top.named("routes") {
+        let mut targets = Vec::new();
+        for element in table.list("targets") {
+            match element {
+                Element::Text(text) => {
+                    targets.push(TargetEntry { model: text.value, weight: 1, line: reading.line(text.at) });
+                }
+                Element::Table(target) => {
+                    let weight = target.count("weight", 1).and_then(|weight| u32::try_from(weight).ok());
+                    match target.text("model") {
+                        Some(text) => targets.push(TargetEntry {
+                            model: text.value,
+                            weight: weight.unwrap_or(1),
+                            line: reading.line(text.at),
+                        }),
+                        None => target.wrong(target.at(), "model", "it is missing", None),
+                    }
+                    target.finish();
+                }
+            }
+        }
+        if targets.is_empty() {
+            let hint = "write for example targets = [\"openai:gpt-5.4\", \"anthropic:claude-opus-5\"]";
+            table.wrong(name.at, "targets", "it is missing, expected at least one", Some(hint));
+        }
+        let strategy = table.text("strategy").map_or(Strategy::Ordered, |text| match text.value.as_str() {
+            "ordered" => Strategy::Ordered,
+            "weighted" => Strategy::Weighted,
+            _ => {
+                table.wrong(
+                    text.at,
+                    "strategy",
+                    format!("{:?} is none", text.value),
+                    Some("known are ordered, weighted"),
+                );
+                Strategy::Ordered
+            }
+        });
+        let on = table.texts("on").map(|texts| {
+            texts
+                .into_iter()
+                .filter_map(|text| {
+                    let found = ErrorClass::ALL.into_iter().find(|class| class.as_str() == text.value);
+                    if found.is_none() {
+                        let known: Vec<&str> = ErrorClass::ALL.iter().map(|class| class.as_str()).collect();
+                        let problem = format!("no kind of error is called {:?}", text.value);
+                        table.wrong(text.at, "on", problem, Some(&format!("known are {}", known.join(", "))));
+                    }
+                    found
+                })
+                .collect::<Vec<_>>()
+        });
+        let entry = RouteEntry {
+            targets,
+            strategy,
+            on: on.unwrap_or_else(|| ErrorClass::ALL.to_vec()),
+            pin: table.span("pin").unwrap_or(Duration::from_secs(600)),
+            strict: table.flag("strict"),
+            line: reading.line(name.at),
+        };
+        table.finish();
+        routes.insert(name.value, entry);
+    }
+    routes
+}
+
+fn read_capabilities(top: &Table<'_, '_>, base: &Path) -> IndexMap<String, CapabilityEntry> {
+    let mut capabilities = IndexMap::new();
+    for (name, table) in top.named("capabilities") {
+        let kind = table.text("kind");
+        let entry = match kind.as_ref().map(|text| text.value.as_str()) {
+            Some("files") => {
+                let root = table.text("root");
+                let writable = table.flag("writable").unwrap_or(false);
+                match root {
+                    Some(text) => {
+                        let root = base.join(&text.value);
+                        if !root.is_dir() {
+                            table.wrong(text.at, "root", format!("{} is no folder", root.display()), None);
+                        }
+                        Some(CapabilityEntry::Files { root, writable })
+                    }
+                    None => {
+                        table.wrong(name.at, "root", "it is missing, expected a folder", None);
+                        None
+                    }
+                }
+            }
+            Some("calculator") => Some(CapabilityEntry::Calculator),
+            other => {
+                let problem = other.map_or("it is missing".to_owned(), |kind| format!("{kind:?} is none"));
+                let at = kind.as_ref().map_or(name.at, |text| text.at);
+                table.wrong(at, "kind", problem, Some("known are files, calculator"));
+                None
+            }
+        };
+        if let Some(entry) = entry {
+            capabilities.insert(name.value, entry);
+        }
+        table.finish();
+    }
+    capabilities
+}
+
+fn read_agents(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, AgentEntry> {
+    let mut agents = IndexMap::new();
+    for (name, table) in top.named("agents") {
+        let model = table.text("model");
+        if model.is_none() {
+            table.wrong(name.at, "model", "it is missing, expected the model that the agent asks", None);
+        }
+        let entry = AgentEntry {
+            model: model.map(|text| text.value).unwrap_or_default(),
+            instructions: table.text("instructions").map(|text| text.value),
+            capabilities: plain(table.texts("capabilities")),
+            max_rounds: table.count("max_rounds", 1).and_then(|rounds| u32::try_from(rounds).ok()).unwrap_or(8),
+            line: reading.line(name.at),
+        };
+        table.finish();
+        agents.insert(name.value, entry);
+    }
+    agents
+}
+
+/// Names that stand for each other must be there.
+fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config) {
+    let places = top.places();
+    let at = |section: &str, name: &str| places.get(&(section.to_owned(), name.to_owned())).copied().unwrap_or(0);
+    let knows = |reference: &ModelRef| {
+        let provider = reference.provider.as_str();
+        config.providers.contains_key(provider) || LOCAL_PROVIDERS.contains(&provider)
+    };
+    let known = || {
+        let mut names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
+        names.extend(LOCAL_PROVIDERS);
+        format!("known are {}", names.join(", "))
+    };
+    for (name, model) in &config.models {
+        if !knows(&model.target) {
+            let problem = format!("there is no provider {:?}", model.target.provider.as_str());
+            reading.problem(at("models", name), format!("models.{name}.target"), problem, Some(known()));
+        }
+    }
+    let check_model = |section: &str, name: &str, setting: &str, model: &str, routes: bool| {
+        let is_named = config.models.contains_key(model) || (routes && config.routes.contains_key(model));
+        if is_named || model.is_empty() {
+            return;
+        }
+        let problem = match ModelRef::parse(model) {
+            Ok(reference) if knows(&reference) => return,
+            Ok(reference) => format!("there is no provider {:?}", reference.provider.as_str()),
+            Err(_) => format!("{model:?} is neither a model of this file nor a reference such as openai:gpt-5.4"),
+        };
+        reading.problem(at(section, name), format!("{section}.{name}.{setting}"), problem, Some(known()));
+    };
+    for (name, route) in &config.routes {
+        for target in &route.targets {
+            check_model("routes", name, "targets", &target.model, false);
+        }
+        if config.models.contains_key(name) {
+            let problem = "a model has the same name";
+            reading.problem(at("routes", name), format!("routes.{name}"), problem, Some("rename one of them".into()));
+        }
+    }
+    for (name, agent) in &config.agents {
+        check_model("agents", name, "model", &agent.model, true);
+        for capability in &agent.capabilities {
+            if !config.capabilities.contains_key(capability) {
+                let problem = format!("there is no capability {capability:?}");
+                let hint = format!("add [capabilities.{capability}]");
+                reading.problem(at("agents", name), format!("agents.{name}.capabilities"), problem, Some(hint));
+            }
+        }
+        if config.models.contains_key(name) || config.routes.contains_key(name) {
+            let problem = "a model or route has the same name";
+            reading.problem(at("agents", name), format!("agents.{name}"), problem, Some("rename one of them".into()));
+        }
+    }
+    if let Some(model) = &config.default_model
+        && !config.agents.contains_key(model)
+    {
+        check_model("server", "default_model", "default_model", model, true);
+    }
+}
+
+pub(super) fn discovered(lookup: &Lookup) -> Result<Config, Vec<Problem>> {
+    let mut config = Config::default();
+    let mut problems = Vec::new();
+    for row in VENDORS {
+        let key = row.key_variables.iter().find_map(|name| variable(lookup, name));
+        let (base_url, said_by) = vendor_base_url(row, lookup);
+        if key.is_none() && said_by.is_none() {
+            continue;
+        }
+        if let Err(error) = Url::parse(&base_url) {
+            let hint = Some("give the base URL of the API, for example http://127.0.0.1:8000/v1".to_owned());
+            let setting = said_by.unwrap_or_default().to_owned();
+            problems.push(Problem { line: 1, setting, problem: error.to_string(), hint });
+        }
+        let entry = ProviderEntry {
+            vendor: Some(row.id),
+            // Servers that only speak the one protocol answer under another address than the vendor's own.
+            protocols: if said_by.is_some() { vec![speeches(row.id)[0]] } else { speeches(row.id).to_vec() },
+            base_url,
+            key,
+            headers: Vec::new(),
+            models: Vec::new(),
+            timeouts: None,
+            line: 1,
+        };
+        config.providers.insert(row.id.to_owned(), entry);
+    }
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}

@@ -1,0 +1,157 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use super::*;
+use std::sync::Arc;
+
+fn lookup(pairs: &'static [(&'static str, &'static str)]) -> Lookup {
+    Arc::new(move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, "placet.toml", Path::new("."), &lookup(&[("OPENAI_API_KEY", "sk-1"), ("OTHER", "sk-2")]))
+}
+
+const WHOLE: &str = r#"
+[server]
+listen = "127.0.0.1:9400"
+hosts = ["gate.example.com"]
+default_model = "fast"
+
+[limits]
+body = "8MB"
+queue = 0
+
+[timeouts]
+first_byte = "2m"
+
+[keys.ann]
+sha256 = "0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789abcdef"
+models = ["fast", "openai:*"]
+team = "blue"
+
+[providers.openai]
+
+[providers.mine]
+base_url = "http://127.0.0.1:8000/v1"
+protocols = ["anthropic_messages", "openai_chat"]
+key_env = "OTHER"
+headers = { x-team = "blue" }
+timeouts = { idle = "5s" }
+
+[models.fast]
+target = "openai:gpt-5.4-mini"
+tags = ["cheap"]
+price = { input = "0.25", output = "2" }
+
+[routes.safe]
+targets = ["fast", { model = "mine:llama", weight = 3 }]
+strategy = "weighted"
+on = ["rate_limited", "overloaded"]
+pin = "5m"
+
+[capabilities.sums]
+kind = "calculator"
+
+[agents.house]
+model = "safe"
+instructions = "Be kind."
+capabilities = ["sums"]
+"#;
+
+#[test]
+fn a_whole_configuration_is_read() {
+    let config = parse(WHOLE).unwrap();
+    assert_eq!(config.listen.port(), 9400);
+    assert_eq!((config.limits.body, config.limits.queue, config.limits.requests), (8 << 20, 0, 1024));
+    assert_eq!(config.timeouts.first_byte, Some(Duration::from_secs(120)));
+    assert_eq!(config.keys[0].team.as_deref(), Some("blue"));
+    assert_eq!(config.providers["openai"].key.as_ref().unwrap().expose(), "sk-1");
+    let mine = &config.providers["mine"];
+    assert_eq!(mine.protocols, [Speech::AnthropicMessages, Speech::OpenaiChat]);
+    assert_eq!(mine.timeouts.unwrap().first_byte, Some(Duration::from_secs(120)));
+    assert_eq!(config.models["fast"].price.unwrap().input.to_string(), "0.25");
+    assert_eq!(config.routes["safe"].targets[1].weight, 3);
+    assert_eq!(config.agents["house"].max_rounds, 8);
+    assert!(!config.open && !config.strict);
+    assert!(!format!("{config:?}").contains("sk-1"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_its_line() {
+    let text = r#"
+[server]
+listen = "0.0.0.0:80"
+hots = ["a"]
+
+[keys.ann]
+sha256 = "12"
+
+[providers.openai]
+key = "sk-secret"
+key_env = "MISSING"
+
+[providers.mine]
+protocols = ["smoke_signals"]
+
+[models.fast]
+target = "nobody:x"
+
+[routes.safe]
+targets = []
+on = ["bad_mood"]
+
+[agents.house]
+model = "fastt"
+capabilities = ["none"]
+
+[limits]
+body = "many"
+"#;
+    let error = parse(text).unwrap_err();
+    let shown = error.to_string();
+    for (line, what) in [
+        (4, "did you mean `hosts`?"),
+        (3, "can be reached from other machines"),
+        (7, "64 hexadecimal digits"),
+        (9, "must not stand in the configuration"),
+        (11, "MISSING is not set"),
+        (13, "say where it is"),
+        (14, "smoke_signals"),
+        (16, "no provider \"nobody\""),
+        (19, "expected at least one"),
+        (21, "bad_mood"),
+        (23, "fastt"),
+        (23, "no capability \"none\""),
+        (28, "expected a size"),
+    ] {
+        let found = shown.lines().find(|shown| shown.contains(what));
+        assert!(found.is_some_and(|found| found.contains(&format!("line {line}:"))), "{what} at {line}\n{shown}");
+    }
+    assert!(!shown.contains("sk-secret"), "{shown}");
+    let lines: Vec<usize> = error.problems.iter().map(|problem| problem.line).collect();
+    assert!(lines.is_sorted());
+}
+
+#[test]
+fn broken_toml_is_told_with_its_lines() {
+    let error = parse("[server\nlisten = 1\n\n[limits]\nbody == 2\n").unwrap_err();
+    assert!(error.problems.len() >= 2, "{error}");
+}
+
+#[test]
+fn without_a_file_the_environment_is_served() {
+    let config = Config::discovered(&lookup(&[
+        ("OPENAI_API_KEY", "sk-1"),
+        ("GROQ_API_KEY", "gk"),
+        ("VLLM_BASE_URL", "http://h/v1"),
+    ]))
+    .unwrap();
+    let names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
+    assert!(
+        names.contains(&"openai") && names.contains(&"groq") && names.contains(&"vllm") && names.len() == 3,
+        "{names:?}"
+    );
+    assert!(config.open && config.listen.ip().is_loopback());
+    let error = Config::discovered(&lookup(&[("OPENAI_BASE_URL", "nonsense")])).unwrap_err();
+    assert!(error.to_string().contains("OPENAI_BASE_URL"), "{error}");
+}

@@ -1,0 +1,388 @@
+//! The gateway: from a request to its answer.
+
+use crate::account::RequestId;
+use crate::body::{self, Body, Bounds};
+use crate::config::{Config, ConfigError};
+use crate::door::Door;
+use crate::endpoint::{Endpoint, endpoint};
+use crate::ledger::Ledger;
+use crate::limiter::{Limiter, Unlimited};
+use crate::metrics::Metrics;
+use crate::mount::Mount;
+use crate::principal::{Keys, Principal};
+use crate::refusal::Refusal;
+use crate::routing::{Pins, Routing};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use hyper::body::Incoming;
+use placet_core::env::Task;
+use placet_core::{Env, ErrorKind};
+use placet_net::{Client, NetError};
+use placet_store::{SharedStore, Tenant};
+use placet_wire::passing::Speech;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-placet-request-id");
+pub(crate) const ROUTE: HeaderName = HeaderName::from_static("x-placet-route");
+pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-placet-provider");
+pub(crate) const OMITTED: HeaderName = HeaderName::from_static("x-placet-omitted");
+
+/// What a configuration came to. Replaced whole by a reload; a request keeps the one it began with.
+pub(crate) struct Snapshot {
+    pub(crate) config: Config,
+    pub(crate) routing: Routing,
+    door: Door,
+    keys: Keys,
+}
+
+/// The gateway. Shared by every connection.
+pub struct Gateway {
+    pub(crate) env: Env,
+    pub(crate) client: Client,
+    pub(crate) store: SharedStore,
+    pub(crate) tenant: Tenant,
+    snapshot: RwLock<Arc<Snapshot>>,
+    pub(crate) ledger: Ledger,
+    ledger_task: std::sync::Mutex<Option<Task>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limiter: Arc<dyn Limiter>,
+    mounts: Vec<Arc<dyn Mount>>,
+    pub(crate) pins: Pins,
+    pub(crate) lists: crate::models::Lists,
+    places: Arc<Semaphore>,
+    queued: AtomicUsize,
+    draining: AtomicBool,
+}
+
+/// What a gateway is made of beside its configuration.
+pub struct Parts {
+    /// Time, randomness, identity and tasks.
+    pub env: Env,
+    /// The client that asks providers.
+    pub client: Client,
+    /// Where the ledger and kept answers go.
+    pub store: SharedStore,
+    /// Whose they are.
+    pub tenant: Tenant,
+    /// What else is served.
+    pub mounts: Vec<Arc<dyn Mount>>,
+    /// Who is asked about limits; none for no limits.
+    pub limiter: Option<Arc<dyn Limiter>>,
+}
+
+impl Gateway {
+    /// A gateway.
+    ///
+    /// # Errors
+    /// [`NetError`] where a provider's address or credential cannot be used.
+    pub fn new(config: Config, parts: Parts) -> Result<Arc<Self>, NetError> {
+        let metrics = Arc::new(Metrics::default());
+        let snapshot = Snapshot::new(config, &parts.client, &metrics)?;
+        let (ledger, task) = Ledger::open(parts.store.clone(), &parts.tenant, &parts.env);
+        Ok(Arc::new(Gateway {
+            places: Arc::new(Semaphore::new(snapshot.config.limits.requests)),
+            snapshot: RwLock::new(Arc::new(snapshot)),
+            env: parts.env,
+            client: parts.client,
+            store: parts.store,
+            tenant: parts.tenant,
+            ledger,
+            ledger_task: std::sync::Mutex::new(Some(task)),
+            metrics,
+            limiter: parts.limiter.unwrap_or_else(|| Arc::new(Unlimited)),
+            mounts: parts.mounts,
+            pins: Pins::default(),
+            lists: crate::models::Lists::default(),
+            queued: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.snapshot().config.clone()
+    }
+
+    /// Puts another configuration in force, whole. What is bound to the listener (its address, the limits on connections and
+    /// heads) stays as it was; the words that are given back say so.
+    ///
+    /// # Errors
+    /// [`NetError`] where it cannot be used; then nothing has changed.
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, NetError> {
+        let before = self.snapshot();
+        let mut notes = Vec::new();
+        let mut note = |what: &str, changed: bool| {
+            if changed {
+                notes.push(format!("`{what}` is read at start: the change waits for the next one"));
+            }
+        };
+        note("server.listen", config.listen != before.config.listen);
+        note("store", config.store != before.config.store);
+        let (new, old) = (&config.limits, &before.config.limits);
+        note("limits.connections", new.connections != old.connections);
+        note("limits.requests", new.requests != old.requests);
+        note("limits.header", new.header != old.header);
+        let snapshot = Snapshot::new(config, &self.client, &self.metrics)?;
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        self.lists.forget();
+        Ok(notes)
+    }
+
+    /// The models that are served by name, each with who answers, and the providers whose models are served by their own
+    /// names.
+    #[must_use]
+    pub fn served(&self) -> (Vec<(String, String)>, Vec<(String, String)>) {
+        let snapshot = self.snapshot();
+        let listed = snapshot.routing.listed().into_iter().map(|one| (one.id, one.owner)).collect();
+        let open = match snapshot.routing.is_open() {
+            true => snapshot.routing.upstreams().map(|one| (one.id.to_string(), one.base_url.to_string())).collect(),
+            false => Vec::new(),
+        };
+        (listed, open)
+    }
+
+    /// No longer ready: whoever balances load sends no more.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes what waits. Afterwards nothing more is recorded.
+    pub async fn close(&self) {
+        self.ledger.close();
+        let task = self.ledger_task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // A writer that panicked has told its panic already.
+            let _ = task.join().await;
+        }
+    }
+
+    /// Answers one request, whatever it is.
+    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let started = self.env.clock().steady();
+        let id: RequestId = self.env.new_id();
+        let (parts, body) = request.into_parts();
+        let mut heading = Heading {
+            id,
+            started,
+            method: parts.method,
+            path_and_query: parts.uri,
+            headers: parts.headers,
+            speech: Speech::OpenaiChat,
+        };
+        let answered = self.route(&mut heading, body).await;
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(refusal) => {
+                self.metrics.refused(refusal.status);
+                refusal.into_response(heading.speech, id.as_str())
+            }
+        };
+        response.headers_mut().insert(REQUEST_ID, id.header());
+        if heading.method == Method::HEAD {
+            *response.body_mut() = Body::empty();
+        }
+        response
+    }
+
+    async fn route(self: &Arc<Self>, heading: &mut Heading, body: Incoming) -> Result<Response<Body>, Refusal> {
+        let snapshot = self.snapshot();
+        // The path is borrowed by what it means.
+        let uri = heading.path_and_query.clone();
+        let mut endpoint = endpoint(&heading.method, uri.path());
+        if let Endpoint::Models { gemini } | Endpoint::Model { gemini, .. } = &mut endpoint {
+            *gemini |= heading.headers.contains_key("x-goog-api-key");
+        }
+        heading.speech = endpoint.speech();
+        if matches!(
+            endpoint,
+            Endpoint::Models { gemini: false } | Endpoint::Model { gemini: false, .. } | Endpoint::Unknown
+        ) && heading.headers.contains_key("anthropic-version")
+        {
+            heading.speech = Speech::AnthropicMessages;
+        }
+        snapshot.door.check(&heading.method, &uri, &heading.headers)?;
+        match endpoint {
+            Endpoint::Health => return Ok(text("ok\n")),
+            Endpoint::Ready => return self.readiness(),
+            Endpoint::Method(allow) => return Err(Refusal::method(allow)),
+            _ => {}
+        }
+        let principal = snapshot.keys.authenticate(&uri, &heading.headers)?;
+        match endpoint {
+            Endpoint::Turn(_) | Endpoint::GeminiTurn { .. } => {
+                let place = self.place(&snapshot).await?;
+                let body = self.read(&snapshot, heading, body).await?;
+                self.turn(snapshot, heading, &endpoint, principal, place, body).await
+            }
+            Endpoint::CountTokens
+            | Endpoint::InputTokens
+            | Endpoint::GeminiCount { .. }
+            | Endpoint::Embeddings
+            | Endpoint::GeminiEmbed { .. } => {
+                let place = self.place(&snapshot).await?;
+                let body = self.read(&snapshot, heading, body).await?;
+                self.side_request(snapshot, heading, &endpoint, principal, place, body).await
+            }
+            Endpoint::Models { .. } => self.list_models(&snapshot, heading.speech, &principal, &uri).await,
+            Endpoint::Model { id, .. } => self.one_model(&snapshot, heading.speech, &principal, id).await,
+            Endpoint::Response { id, action } => self.kept(heading, &principal, id, action).await,
+            Endpoint::Metrics if snapshot.config.metrics => {
+                let figures = self.metrics.write((self.ledger.written(), self.ledger.dropped()));
+                let mut response = text(figures);
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                Ok(response)
+            }
+            _ => self.mounted(&snapshot, heading, principal, body).await,
+        }
+    }
+
+    async fn mounted(
+        &self,
+        snapshot: &Snapshot,
+        heading: &mut Heading,
+        principal: Arc<Principal>,
+        body: Incoming,
+    ) -> Result<Response<Body>, Refusal> {
+        let Some(mount) = self.mounts.iter().find(|mount| mount.serves(heading.path_and_query.path())) else {
+            let path: String = heading.path_and_query.path().chars().take(200).collect();
+            let message = format!(
+                "there is nothing at {path}; a base URL ends before /v1/chat/completions, /v1/messages and so on"
+            );
+            return Err(Refusal::not_found(message));
+        };
+        let body = self.read(snapshot, heading, body).await?;
+        let mut request = Request::new(body);
+        *request.method_mut() = heading.method.clone();
+        *request.uri_mut() = heading.path_and_query.clone();
+        *request.headers_mut() = std::mem::take(&mut heading.headers);
+        Ok(mount.answer(request, principal).await)
+    }
+
+    async fn read(&self, snapshot: &Snapshot, heading: &Heading, body: Incoming) -> Result<Bytes, Refusal> {
+        let limits = &snapshot.config.limits;
+        let bounds = Bounds { bytes: limits.body, idle: limits.client_idle, whole: limits.client_body };
+        let bytes = body::read(body, bounds, &self.env).await?;
+        match heading.headers.get(http::header::CONTENT_ENCODING) {
+            None => Ok(bytes),
+            Some(coding) => crate::coding::unpack(bytes, coding, limits.body),
+        }
+    }
+
+    fn readiness(&self) -> Result<Response<Body>, Refusal> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(Refusal::new(503, ErrorKind::Unavailable, "the gateway is stopping"));
+        }
+        Ok(text("ready\n"))
+    }
+
+    /// A place among the requests that are answered, or the time to wait for one.
+    async fn place(&self, snapshot: &Snapshot) -> Result<OwnedSemaphorePermit, Refusal> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        let full = || {
+            Refusal::new(503, ErrorKind::Overloaded, "the gateway is answering as many requests as it may; try again")
+                .retry_after(Duration::from_secs(1))
+        };
+        let waiting = Waiting::new(&self.queued);
+        if waiting.ahead >= snapshot.config.limits.queue {
+            return Err(full());
+        }
+        tokio::select! {
+            biased;
+            place = self.places.clone().acquire_owned() => place.map_err(|_| full()),
+            () = self.env.sleep(snapshot.config.limits.queue_wait) => Err(full()),
+        }
+    }
+}
+
+/// One of those who wait for a place.
+struct Waiting<'q> {
+    queued: &'q AtomicUsize,
+    ahead: usize,
+}
+
+impl<'q> Waiting<'q> {
+    fn new(queued: &'q AtomicUsize) -> Self {
+        Waiting { ahead: queued.fetch_add(1, Ordering::Relaxed), queued }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is known of a request before its body is read.
+pub(crate) struct Heading {
+    pub(crate) id: RequestId,
+    /// The steady instant at which it began.
+    pub(crate) started: Duration,
+    pub(crate) method: Method,
+    pub(crate) path_and_query: http::Uri,
+    pub(crate) headers: HeaderMap,
+    /// The protocol that it is answered in, errors included.
+    pub(crate) speech: Speech,
+}
+
+pub(crate) fn text(text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+pub(crate) fn json(value: &serde_json::Value) -> Response<Body> {
+    let mut response = Response::new(Body::whole(value.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+impl Snapshot {
+    fn new(config: Config, client: &Client, metrics: &Arc<Metrics>) -> Result<Self, NetError> {
+        let routing = Routing::new(&config, client, metrics)?;
+        Ok(Snapshot { door: Door::new(&config), keys: Keys::new(&config), routing, config })
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("ledger", &self.ledger).finish_non_exhaustive()
+    }
+}
+
+/// Reads a configuration again and puts it in force, or says everything that is wrong with it.
+///
+/// # Errors
+/// [`ReloadError`]; then nothing has changed.
+pub fn reload(gateway: &Gateway, lookup: &placet_models::Lookup) -> Result<Vec<String>, ReloadError> {
+    let file = gateway.snapshot().config.file.clone();
+    let config = match file {
+        Some(file) => Config::read(&file, lookup)?,
+        None => Config::discovered(lookup)?,
+    };
+    Ok(gateway.reload(config)?)
+}
+
+/// Why a configuration was not put in force.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// It is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Something in it cannot be used.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}

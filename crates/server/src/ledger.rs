@@ -1,0 +1,290 @@
+//! The ledger: one line for each request, committed in groups, waited for by nobody.
+//!
+//! Lines are written as JSON into a buffer at the end of each request. A task takes the buffer every
+//! [`INTERVAL`](Ledger) and appends it to a log of the store as one entry, so that thousands of requests cost one commit.
+
+use placet_core::env::Task;
+use placet_core::{Env, Timestamp, Usage};
+use placet_store::{Batch, Key, LogName, SharedStore, Tenant, Value};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long lines wait for others to join them.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// How long to wait after the store failed.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The most bytes of lines that wait: a store that is away for long costs lines, never memory.
+const MOST_WAITING: usize = 16 << 20;
+/// The most bytes of one entry.
+const MOST_ENTRY: usize = 4 << 20;
+/// The format of an entry: lines of JSON.
+const FORMAT: u16 = 1;
+
+/// What one request was and came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LedgerLine<'a> {
+    /// When it began.
+    pub at: Timestamp,
+    /// Its id, as `x-placet-request-id` told it.
+    pub id: Cow<'a, str>,
+    /// The name of the key that asked.
+    pub key: Cow<'a, str>,
+    /// The protocol it was asked in.
+    pub protocol: Cow<'a, str>,
+    /// The name of the model that the client asked for.
+    pub model: Cow<'a, str>,
+    /// The provider that answered last; empty where none was asked.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub provider: Cow<'a, str>,
+    /// The provider's name of the model.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub provider_model: Cow<'a, str>,
+    /// The status that was answered.
+    pub status: u16,
+    /// How it ended: `whole`, `failed`, `cut`, `refused`, `cancelled`.
+    pub outcome: Cow<'a, str>,
+    /// Tokens, where the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What it cost in US dollars, where a price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<placet_core::Money>,
+    /// Microseconds until the answer began.
+    pub first_us: u64,
+    /// Microseconds until it ended.
+    pub whole_us: u64,
+    /// Targets that were asked before the one that answered.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fallbacks: u32,
+    /// The trace it belongs to.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub trace: Cow<'a, str>,
+    /// Tools that were declared or asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Cow<'a, str>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// Where lines are queued.
+#[derive(Clone)]
+pub struct Ledger {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    waiting: Mutex<Vec<u8>>,
+    /// Wakes the writer where the buffer was empty.
+    filled: Notify,
+    written: AtomicU64,
+    dropped: AtomicU64,
+    closing: AtomicBool,
+}
+
+impl Ledger {
+    /// A ledger that is kept in `store`, and the task that writes it.
+    #[must_use]
+    pub fn open(store: SharedStore, tenant: &Tenant, env: &Env) -> (Self, Task) {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Vec::with_capacity(16 << 10)),
+            filled: Notify::new(),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+        });
+        let log = log_name(tenant);
+        let writer = write(shared.clone(), store, log, env.clone());
+        (Ledger { shared }, env.spawn("ledger", writer))
+    }
+
+    /// Queues a line. Never waits for the store.
+    pub fn record(&self, line: &LedgerLine<'_>) {
+        let was_empty = {
+            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.len() > MOST_WAITING {
+                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            let before = waiting.len();
+            if serde_json::to_writer(&mut *waiting, line).is_err() {
+                waiting.truncate(before);
+                return;
+            }
+            waiting.push(b'\n');
+            before == 0
+        };
+        if was_empty {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Lines that are on disk.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Lines that were lost because the store was away for too long.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Asks the writer to write what waits and end; await its task to learn that it has.
+    pub fn close(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.filled.notify_one();
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").field("written", &self.written()).field("dropped", &self.dropped()).finish()
+    }
+}
+
+fn log_name(tenant: &Tenant) -> LogName {
+    LogName::new(Key::new(tenant).text("ledger"))
+}
+
+async fn write(shared: Arc<Shared>, store: SharedStore, log: LogName, env: Env) {
+    let mut spare = Vec::new();
+    loop {
+        let is_closing = shared.closing.load(Ordering::Acquire);
+        let mut lines = {
+            let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *waiting, std::mem::take(&mut spare))
+        };
+        if lines.is_empty() {
+            if is_closing {
+                return;
+            }
+            spare = lines;
+            shared.filled.notified().await;
+            if !shared.closing.load(Ordering::Acquire) {
+                env.sleep(INTERVAL).await;
+            }
+            continue;
+        }
+        let mut rest = lines.as_slice();
+        while !rest.is_empty() {
+            let entry = group(rest);
+            let count = u64::try_from(entry.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(0);
+            let mut batch = Batch::new();
+            batch.append(&log, Value::new(FORMAT, entry.to_vec()));
+            // Repeating a batch whose answer was lost would write lines twice, and a line twice is worse than one lost.
+            match store.commit(batch).await {
+                Ok(_) => {
+                    shared.written.fetch_add(count, Ordering::Relaxed);
+                    rest = &rest[entry.len()..];
+                }
+                Err(placet_store::StoreError::Unknown { .. }) => {
+                    shared.dropped.fetch_add(count, Ordering::Relaxed);
+                    rest = &rest[entry.len()..];
+                }
+                Err(_) if is_closing => {
+                    shared.dropped.fetch_add(count, Ordering::Relaxed);
+                    rest = &rest[entry.len()..];
+                }
+                Err(_) => env.sleep(PATIENCE).await,
+            }
+        }
+        lines.clear();
+        // A burst's buffer is given back.
+        if lines.capacity() <= 1 << 20 {
+            spare = lines;
+        }
+        if !is_closing {
+            env.sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// Whole lines from the beginning, as many as one entry takes.
+fn group(lines: &[u8]) -> &[u8] {
+    if lines.len() <= MOST_ENTRY {
+        return lines;
+    }
+    let end = memchr::memrchr(b'\n', &lines[..MOST_ENTRY]).map_or(lines.len(), |at| at + 1);
+    &lines[..end]
+}
+
+/// Reads the lines of entries after `after` (0 is the first), at most `entries` of them; gives the number of the last entry
+/// read. Lines that cannot be read are left out.
+///
+/// # Errors
+/// Whatever the store says.
+pub async fn read_ledger(
+    store: &SharedStore,
+    tenant: &Tenant,
+    after: u64,
+    entries: usize,
+) -> placet_store::Result<(u64, Vec<LedgerLine<'static>>)> {
+    let found = store.log(&log_name(tenant), after, entries).await?;
+    let last = found.last().map_or(after, |entry| entry.number);
+    let mut lines = Vec::new();
+    for entry in &found {
+        let bytes = entry.value.known(FORMAT)?;
+        lines.extend(
+            bytes
+                .split(|byte| *byte == b'\n')
+                .filter_map(|line| serde_json::from_slice::<LedgerLine<'static>>(line).ok()),
+        );
+    }
+    Ok((last, lines))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use placet_store::MemoryStore;
+
+    pub(crate) fn line(id: &str) -> LedgerLine<'_> {
+        LedgerLine {
+            at: Timestamp::EPOCH,
+            id: id.into(),
+            key: "k".into(),
+            protocol: "openai_chat".into(),
+            model: "m\n\"".into(),
+            provider: "".into(),
+            provider_model: "".into(),
+            status: 200,
+            outcome: "whole".into(),
+            usage: None,
+            cost: None,
+            first_us: 1,
+            whole_us: 2,
+            fallbacks: 0,
+            trace: "".into(),
+            tools: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_are_kept_in_order_and_in_groups() {
+        let env = Env::system();
+        let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
+        let tenant = Tenant::new("t");
+        let (ledger, task) = Ledger::open(store.clone(), &tenant, &env);
+        for index in 0..100 {
+            ledger.record(&line(&index.to_string()));
+        }
+        ledger.close();
+        task.join().await.unwrap();
+        assert_eq!((ledger.written(), ledger.dropped()), (100, 0));
+        let (last, lines) = read_ledger(&store, &tenant, 0, 100).await.unwrap();
+        assert!(last < 10, "{last} entries");
+        let ids: Vec<String> = lines.iter().map(|line| line.id.to_string()).collect();
+        assert_eq!(ids, (0..100).map(|index| index.to_string()).collect::<Vec<_>>());
+        assert_eq!(lines[0].model, "m\n\"");
+    }
+}

@@ -1,0 +1,18 @@
+//! What else is served beside the models: boards, MCP, runs.
+
+use crate::body::Body;
+use crate::principal::Principal;
+use bytes::Bytes;
+use http::{Request, Response};
+use placet_core::BoxFuture;
+use std::fmt;
+use std::sync::Arc;
+
+/// Serves every path below a prefix. The door, the key and the limits on bodies have been seen to before it is called.
+pub trait Mount: Send + Sync + fmt::Debug {
+    /// Whether a path is served here: `/v1/boards` and everything below it, for example.
+    fn serves(&self, path: &str) -> bool;
+
+    /// Answers a request.
+    fn answer(&self, request: Request<Bytes>, principal: Arc<Principal>) -> BoxFuture<'_, Response<Body>>;
+}

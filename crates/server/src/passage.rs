@@ -1,0 +1,143 @@
+//! An answer that is handed on as it comes.
+
+use crate::account::Account;
+use crate::body::Broken;
+use crate::metrics::Outcome;
+use crate::refusal::Refusal;
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as _, SizeHint};
+use placet_core::{Diagnose as _, ErrorKind};
+use placet_wire::passing::{Passage, Watch};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// A provider's body on its way to a client.
+pub(crate) struct Passing {
+    body: placet_net::Body,
+    watch: Watch,
+    account: Account,
+    is_events: bool,
+    /// Whether what went on so far ends with a whole event.
+    is_between_events: bool,
+    /// Whether the length stays what the provider said.
+    keeps_length: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Done,
+}
+
+impl Passing {
+    /// `is_events`: the body is a stream of events. `keeps_length`: nothing of it is taken out.
+    pub(crate) fn new(
+        body: placet_net::Body,
+        watch: Watch,
+        account: Account,
+        is_events: bool,
+        keeps_length: bool,
+    ) -> Self {
+        Passing { body, watch, account, is_events, is_between_events: true, keeps_length, state: State::Open }
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        if self.keeps_length && !self.is_events { self.body.size_hint() } else { SizeHint::new() }
+    }
+
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if self.state == State::Done {
+            return Poll::Ready(None);
+        }
+        loop {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    let Ok(piece) = frame.into_data() else { continue };
+                    self.account.begins();
+                    let piece = self.watch.pass(piece);
+                    // A length that was declared has come: nobody asks for more.
+                    if !self.is_events && self.body.is_end_stream() {
+                        self.end(Passage::Whole);
+                    }
+                    if piece.is_empty() {
+                        continue;
+                    }
+                    if self.is_events {
+                        self.is_between_events = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
+                    }
+                    return Poll::Ready(Some(Ok(piece)));
+                }
+                Some(Err(error)) => {
+                    let (held, passage) = self.watch.end();
+                    if self.is_events && passage != Passage::Cut {
+                        // The connection broke after the answer was whole and took nothing with it.
+                        self.end(passage);
+                        return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
+                    }
+                    return Poll::Ready(Some(self.broke(held, &error.kind())));
+                }
+                None => {
+                    let (held, passage) = self.watch.end();
+                    if self.is_events && passage == Passage::Cut {
+                        return Poll::Ready(Some(self.broke(held, &ErrorKind::Interrupted)));
+                    }
+                    self.end(passage);
+                    return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, passage: Passage) {
+        if self.state == State::Done {
+            return;
+        }
+        self.state = State::Done;
+        if !self.is_events {
+            let _ = self.watch.end();
+        }
+        let outcome = match passage {
+            Passage::Whole => Outcome::Whole,
+            Passage::Failed => Outcome::Failed,
+            Passage::Cut => Outcome::Cut,
+        };
+        self.account.close(outcome, self.watch.usage());
+    }
+
+    /// The answer broke off: a stream of events gets the error of its protocol, anything else a closed connection.
+    fn broke(&mut self, held: Bytes, kind: &ErrorKind) -> Result<Bytes, Broken> {
+        let is_between = self.is_between_events && held.is_empty();
+        self.end(Passage::Cut);
+        if !self.is_events {
+            return Err(Broken);
+        }
+        let (status, what) = match kind {
+            ErrorKind::Timeout => (504, "the provider fell silent before its answer was whole"),
+            _ => (502, "the connection to the provider broke before its answer was whole"),
+        };
+        let event = Refusal::new(status, kind.clone(), what).into_event(self.account.speech, self.account.id.as_str());
+        let mut last = BytesMut::with_capacity(held.len() + event.len() + 2);
+        last.extend_from_slice(&held);
+        if !is_between {
+            last.extend_from_slice(b"\n\n");
+        }
+        last.extend_from_slice(&event);
+        Ok(last.freeze())
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        if self.state == State::Open {
+            let (_, passage) = self.watch.end();
+            // A client may close as soon as it has read the end, and before we have.
+            let outcome = match passage {
+                Passage::Whole if self.is_events || self.body.is_end_stream() => Outcome::Whole,
+                Passage::Failed => Outcome::Failed,
+                _ => Outcome::Cancelled,
+            };
+            self.account.close(outcome, self.watch.usage());
+        }
+    }
+}

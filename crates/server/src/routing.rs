@@ -1,0 +1,491 @@
+//! From the name of a model to who answers for it.
+
+use crate::config::{Config, ErrorClass, ModelEntry, ProviderEntry, Strategy};
+use crate::local::LOCAL_PROVIDERS;
+use crate::metrics::{Metrics, Series};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use indexmap::IndexMap;
+use placet_core::redact::SecretRegistry;
+use placet_core::{Env, Price, Redactor};
+use placet_models::{ModelRef, Providers, SharedProvider};
+use placet_net::{Client, NetError, Timeouts, Url};
+use placet_wire::passing::Speech;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Failures after which a target is left alone for a while.
+const FAILURES: u32 = 5;
+/// For how long.
+const REST: Duration = Duration::from_secs(30);
+/// The most conversations that are remembered with their target.
+const MOST_PINS: usize = 50_000;
+/// The most names that are remembered which no entry has.
+const MOST_OPEN: usize = 4096;
+
+/// A server, as the gateway reaches it.
+pub(crate) struct Upstream {
+    pub(crate) id: Arc<str>,
+    pub(crate) base_url: Url,
+    pub(crate) speeches: Vec<Speech>,
+    /// The addresses of the protocols whose path is always the same.
+    urls: [Option<Url>; 4],
+    /// What is sent with every request: the credential and the configured headers.
+    pub(crate) headers: HeaderMap,
+    pub(crate) timeouts: Timeouts,
+    /// Takes the credential out of what the server says.
+    pub(crate) redactor: Redactor,
+    /// Whether usage may be asked for in streams.
+    pub(crate) stream_usage: bool,
+    /// Speaks for it where its own protocol is not the client's.
+    pub(crate) provider: Option<SharedProvider>,
+    pub(crate) models: Vec<String>,
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("id", &self.id).field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+impl Upstream {
+    fn new(name: &str, entry: &ProviderEntry, config: &Config, providers: &Providers) -> Result<Self, NetError> {
+        let base_url = Url::parse(&entry.base_url)?;
+        let mut headers = HeaderMap::new();
+        let mut secrets = SecretRegistry::new();
+        for (header, value) in &entry.headers {
+            if let (Ok(header), Ok(mut value)) =
+                (HeaderName::try_from(header.as_str()), HeaderValue::try_from(value.as_str()))
+            {
+                value.set_sensitive(placet_net::is_sensitive_header(&header));
+                headers.insert(header, value);
+            }
+        }
+        if let Some(key) = &entry.key {
+            secrets.register(key.clone());
+            let unusable = |_| NetError::InvalidHeader {
+                name: "credential".to_owned(),
+                reason: format!("the value of {} holds characters that no header may hold", key.name()),
+            };
+            let mut put = |name: HeaderName, text: &str| -> Result<(), NetError> {
+                let mut value = HeaderValue::try_from(text).map_err(unusable)?;
+                value.set_sensitive(true);
+                headers.insert(name, value);
+                Ok(())
+            };
+            match entry.protocols.first() {
+                Some(Speech::AnthropicMessages) => put(HeaderName::from_static("x-api-key"), key.expose())?,
+                Some(Speech::Gemini) => put(HeaderName::from_static("x-goog-api-key"), key.expose())?,
+                _ => put(AUTHORIZATION, &format!("Bearer {}", key.expose()))?,
+            }
+        }
+        let path = |speech: Speech| match speech {
+            Speech::OpenaiChat => Some("chat/completions"),
+            Speech::OpenaiResponses => Some("responses"),
+            Speech::AnthropicMessages => Some("messages"),
+            Speech::Gemini => None,
+        };
+        let mut urls = [const { None }; 4];
+        for speech in &entry.protocols {
+            urls[*speech as usize] = path(*speech).map(|path| base_url.join(path)).transpose()?;
+        }
+        Ok(Upstream {
+            id: name.into(),
+            base_url,
+            speeches: entry.protocols.clone(),
+            urls,
+            headers,
+            timeouts: entry.timeouts.unwrap_or(config.timeouts),
+            redactor: secrets.redactor(),
+            stream_usage: crate::vendors::takes_stream_usage(entry),
+            provider: providers.get(name).cloned(),
+            models: entry.models.clone(),
+        })
+    }
+
+    /// Whether it speaks a client's protocol, so that bytes can be handed on.
+    pub(crate) fn speaks(&self, speech: Speech) -> bool {
+        self.speeches.contains(&speech)
+    }
+
+    /// The address of a turn in a protocol whose path is always the same.
+    pub(crate) fn url(&self, speech: Speech) -> Option<&Url> {
+        self.urls[speech as usize].as_ref()
+    }
+}
+
+/// Who answers for one name.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) name: Arc<str>,
+    /// The name as a header's value.
+    pub(crate) header: HeaderValue,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) strategy: Strategy,
+    pub(crate) on: Vec<ErrorClass>,
+    pub(crate) pin: Duration,
+    pub(crate) strict: bool,
+    pub(crate) kind: RouteKind,
+}
+
+/// What a name stands for, for those who list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RouteKind {
+    Model,
+    Route,
+    Agent(crate::config::AgentEntry),
+}
+
+/// One model of one provider.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) asked: Asked,
+    /// The provider's name of the model.
+    pub(crate) model: Arc<str>,
+    /// The same as a JSON text.
+    pub(crate) model_json: Vec<u8>,
+    /// The provider's id.
+    pub(crate) provider: Arc<str>,
+    /// The provider's id as a header's value.
+    pub(crate) provider_header: HeaderValue,
+    pub(crate) price: Option<Price>,
+    pub(crate) weight: u32,
+    pub(crate) series: Arc<Series>,
+    pub(crate) breaker: Breaker,
+}
+
+/// Who is asked.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// A server.
+    Upstream(Arc<Upstream>),
+    /// A model of our own, within this process.
+    Local(SharedProvider),
+}
+
+/// Leaves a target alone for a while after it failed several times in a row. One request then tries it again.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    failures: AtomicU32,
+    /// The steady instant, in milliseconds, until which it is left alone; 0 is not at all.
+    until_ms: AtomicU64,
+}
+
+impl Breaker {
+    pub(crate) fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) > 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.until_ms.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A failure that may pass. `wait` is how long the other side asks to be left alone.
+    pub(crate) fn failed(&self, now: Duration, wait: Option<Duration>) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let rest = match wait {
+            Some(wait) => Some(wait.min(Duration::from_secs(300))),
+            None if failures >= FAILURES => Some(REST),
+            None => None,
+        };
+        if let Some(rest) = rest {
+            self.until_ms.fetch_max(millis(now.saturating_add(rest)), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it may be asked now. Where its rest has just ended, one asker is let through and the others wait for what it
+    /// finds.
+    pub(crate) fn lets(&self, now: Duration) -> bool {
+        let until = self.until_ms.load(Ordering::Relaxed);
+        if until == 0 {
+            return true;
+        }
+        let now_ms = millis(now);
+        if now_ms < until {
+            return false;
+        }
+        let again = millis(now.saturating_add(Duration::from_secs(5)));
+        self.until_ms.compare_exchange(until, again, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+fn millis(instant: Duration) -> u64 {
+    u64::try_from(instant.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+impl Route {
+    /// The targets in the order in which they are asked: the pinned one first, those at rest last.
+    pub(crate) fn order(&self, pinned: Option<usize>, env: &Env) -> Vec<usize> {
+        if self.targets.len() == 1 {
+            return vec![0];
+        }
+        let now = env.clock().steady();
+        let mut order: Vec<usize> = (0..self.targets.len()).collect();
+        if self.strategy == Strategy::Weighted {
+            let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
+            let mut draw = env.random().next_u64() % total.max(1);
+            let first = self.targets.iter().position(|target| {
+                let hit = draw < u64::from(target.weight);
+                draw = draw.saturating_sub(u64::from(target.weight));
+                hit
+            });
+            let first = first.unwrap_or(0);
+            order.remove(first);
+            order.insert(0, first);
+        }
+        if let Some(pinned) = pinned.filter(|pinned| *pinned < order.len()) {
+            order.retain(|index| *index != pinned);
+            order.insert(0, pinned);
+        }
+        let (up, down): (Vec<usize>, Vec<usize>) =
+            order.into_iter().partition(|index| self.targets[*index].breaker.lets(now));
+        up.into_iter().chain(down).collect()
+    }
+}
+
+/// Conversations and the targets that they stay with.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    pins: Mutex<HashMap<u64, (usize, Duration)>>,
+}
+
+impl Pins {
+    pub(crate) fn get(&self, conversation: u64, now: Duration) -> Option<usize> {
+        let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.get(&conversation).filter(|(_, until)| now < *until).map(|(target, _)| *target)
+    }
+
+    pub(crate) fn set(&self, conversation: u64, target: usize, now: Duration, span: Duration) {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        if pins.len() >= MOST_PINS && !pins.contains_key(&conversation) {
+            pins.retain(|_, (_, until)| now < *until);
+            if pins.len() >= MOST_PINS {
+                pins.clear();
+            }
+        }
+        pins.insert(conversation, (target, now.saturating_add(span)));
+    }
+}
+
+/// Everything that names of models lead to. Made whole from a configuration, and replaced whole by the next one.
+#[derive(Debug)]
+pub(crate) struct Routing {
+    routes: IndexMap<String, Arc<Route>>,
+    upstreams: IndexMap<String, Arc<Upstream>>,
+    local: Providers,
+    default: Option<Arc<Route>>,
+    is_open: bool,
+    strict: bool,
+    models: IndexMap<String, ModelEntry>,
+    metrics: Arc<Metrics>,
+    /// Routes of names that no entry has, made when they are asked for.
+    found: RwLock<HashMap<String, Arc<Route>>>,
+}
+
+impl Routing {
+    pub(crate) fn new(config: &Config, client: &Client, metrics: &Arc<Metrics>) -> Result<Self, NetError> {
+        let providers = crate::vendors::providers(config, client);
+        let mut upstreams = IndexMap::new();
+        for (name, entry) in &config.providers {
+            upstreams.insert(name.clone(), Arc::new(Upstream::new(name, entry, config, &providers)?));
+        }
+        let mut routing = Routing {
+            routes: IndexMap::new(),
+            upstreams,
+            local: Providers::local(),
+            default: None,
+            is_open: config.open,
+            strict: config.strict,
+            models: config.models.clone(),
+            metrics: metrics.clone(),
+            found: RwLock::default(),
+        };
+        for name in config.models.keys() {
+            let targets = routing.target(name, name, 1).into_iter().collect();
+            routing.add(name, targets, RouteKind::Model);
+        }
+        for (name, entry) in &config.routes {
+            let targets =
+                entry.targets.iter().filter_map(|target| routing.target(name, &target.model, target.weight)).collect();
+            let route = Route {
+                strategy: entry.strategy,
+                on: entry.on.clone(),
+                pin: entry.pin,
+                strict: entry.strict.unwrap_or(config.strict),
+                ..routing.route(name, targets, RouteKind::Route)
+            };
+            routing.routes.insert(name.clone(), Arc::new(route));
+        }
+        for (name, entry) in &config.agents {
+            routing.add(name, Vec::new(), RouteKind::Agent(entry.clone()));
+        }
+        routing.default = config.default_model.as_deref().and_then(|name| routing.find_named(name));
+        Ok(routing)
+    }
+
+    fn route(&self, name: &str, targets: Vec<Target>, kind: RouteKind) -> Route {
+        Route {
+            name: name.into(),
+            header: HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static("unnamed")),
+            targets,
+            strategy: Strategy::Ordered,
+            on: Vec::new(),
+            pin: Duration::ZERO,
+            strict: self.strict,
+            kind,
+        }
+    }
+
+    fn add(&mut self, name: &str, targets: Vec<Target>, kind: RouteKind) {
+        let route = self.route(name, targets, kind);
+        self.routes.insert(name.to_owned(), Arc::new(route));
+    }
+
+    /// The target that `model` means: an entry of `models`, or a reference. `name` is what clients call it.
+    fn target(&self, name: &str, model: &str, weight: u32) -> Option<Target> {
+        let (reference, price) = match self.models.get(model) {
+            Some(entry) => (entry.target.clone(), entry.price),
+            None => (ModelRef::parse(model).ok()?, None),
+        };
+        let provider = reference.provider.as_str();
+        let asked = match self.upstreams.get(provider) {
+            Some(upstream) => Asked::Upstream(upstream.clone()),
+            None if LOCAL_PROVIDERS.contains(&provider) => Asked::Local(self.local.get(provider)?.clone()),
+            None => return None,
+        };
+        let model = if reference.model.is_empty() { provider } else { reference.model.as_str() };
+        Some(Target {
+            asked,
+            model: model.into(),
+            model_json: serde_json::to_vec(model).unwrap_or_default(),
+            provider: provider.into(),
+            provider_header: HeaderValue::try_from(provider).unwrap_or(HeaderValue::from_static("unnamed")),
+            price,
+            weight,
+            series: self.metrics.series(name, provider, model),
+            breaker: Breaker::default(),
+        })
+    }
+
+    /// Who answers for a name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Route>> {
+        if let Some(route) = self.routes.get(name) {
+            return Some(route.clone());
+        }
+        self.find_open(name).or_else(|| self.default.clone())
+    }
+
+    fn find_named(&self, name: &str) -> Option<Arc<Route>> {
+        let found = self.routes.get(name).cloned();
+        found.or_else(|| Some(Arc::new(self.route(name, vec![self.target(name, name, 1)?], RouteKind::Model))))
+    }
+
+    /// A model of a provider by its own name, where that is let.
+    fn find_open(&self, name: &str) -> Option<Arc<Route>> {
+        if !self.is_open || name.len() > 512 {
+            return None;
+        }
+        if let Some(found) = self.found.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Some(found.clone());
+        }
+        let only = || match self.upstreams.len() {
+            // Where there is but one server, every name that says nothing else is one of its models.
+            1 => self.upstreams.first().map(|(id, _)| format!("{id}:{name}")),
+            _ => None,
+        };
+        let listed = || {
+            let mut owners =
+                self.upstreams.iter().filter(|(_, upstream)| upstream.models.iter().any(|model| model == name));
+            owners.next().map(|(id, _)| format!("{id}:{name}"))
+        };
+        let target = listed()
+            .and_then(|reference| self.target("*", &reference, 1))
+            .or_else(|| self.target("*", name, 1))
+            .or_else(|| self.target("*", &only()?, 1))?;
+        // What a client may make up must not become a label of a metric, so all of them share one.
+        let route = Arc::new(self.route(name, vec![target], RouteKind::Model));
+        let mut found = self.found.write().unwrap_or_else(PoisonError::into_inner);
+        if found.len() >= MOST_OPEN {
+            found.clear();
+        }
+        found.insert(name.to_owned(), route.clone());
+        Some(route)
+    }
+
+    /// Every name that is served, in order, with who answers.
+    pub(crate) fn listed(&self) -> Vec<Listed> {
+        let mut listed: Vec<Listed> = self
+            .routes
+            .values()
+            .map(|route| Listed {
+                id: route.name.to_string(),
+                owner: route.targets.first().map_or_else(|| "placet".to_owned(), |target| target.provider.to_string()),
+            })
+            .collect();
+        if self.is_open {
+            for upstream in self.upstreams.values() {
+                listed.extend(
+                    upstream.models.iter().map(|model| Listed { id: model.clone(), owner: upstream.id.to_string() }),
+                );
+            }
+            if self.routes.is_empty() {
+                listed.push(Listed { id: "offline".to_owned(), owner: "placet".to_owned() });
+                listed.push(Listed { id: "echo".to_owned(), owner: "placet".to_owned() });
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        listed.retain(|one| seen.insert(one.id.clone()));
+        listed
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values()
+    }
+}
+
+/// A model in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: String,
+    pub(crate) owner: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_fails_is_left_alone_and_then_tried_by_one() {
+        let breaker = Breaker::default();
+        let at = Duration::from_secs;
+        for _ in 0..FAILURES {
+            assert!(breaker.lets(at(1)));
+            breaker.failed(at(1), None);
+        }
+        assert!(!breaker.lets(at(2)) && !breaker.lets(at(30)));
+        assert!(breaker.lets(at(31)), "one is let through");
+        assert!(!breaker.lets(at(31)), "the others are not");
+        breaker.succeeded();
+        assert!(breaker.lets(at(31)));
+        breaker.failed(at(40), Some(at(7)));
+        assert!(!breaker.lets(at(46)) && breaker.lets(at(47)));
+    }
+
+    #[test]
+    fn pins_end_with_their_time_and_are_bounded() {
+        let pins = Pins::default();
+        let at = Duration::from_secs;
+        pins.set(1, 2, at(0), at(10));
+        assert_eq!((pins.get(1, at(9)), pins.get(1, at(10)), pins.get(2, at(0))), (Some(2), None, None));
+        for conversation in 0..u64::try_from(MOST_PINS).unwrap_or(0) + 10 {
+            pins.set(conversation, 0, at(0), at(10));
+        }
+        assert!(pins.pins.lock().is_ok_and(|pins| pins.len() <= MOST_PINS));
+    }
+}

@@ -1,0 +1,452 @@
+//! A turn of a model: found by its name, asked at its targets, handed on or translated.
+
+use crate::account::Account;
+use crate::body::Body;
+use crate::config::ErrorClass;
+use crate::endpoint::Endpoint;
+use crate::gateway::{Gateway, Heading, PROVIDER, ROUTE, Snapshot};
+use crate::headers::{answer_headers, request_headers, trace};
+use crate::limiter::Asked as AskedFor;
+use crate::metrics::Outcome;
+use crate::passage::Passing;
+use crate::principal::Principal;
+use crate::refusal::Refusal;
+use crate::routing::{Asked, Route, Target, Upstream};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use placet_core::{Diagnose as _, ErrorKind};
+use placet_net::{NetError, Request as Sent, Url, retry_after};
+use placet_wire::passing::{Edit, Outline, Speech, Watch, splice};
+use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+/// How much of an error's body is read.
+const ERROR_BYTES: usize = 64 << 10;
+
+/// A request for a turn, read as far as it must be.
+pub(crate) struct TurnAsked {
+    pub(crate) body: Bytes,
+    pub(crate) outline: Outline,
+    pub(crate) speech: Speech,
+    /// Whether the answer is wanted as a stream.
+    pub(crate) stream: bool,
+    /// The client's query, without a key in it.
+    pub(crate) query: Option<String>,
+    /// What of the client's head goes on.
+    pub(crate) headers: HeaderMap,
+}
+
+/// Why a target gave no answer.
+pub(crate) struct Missed {
+    pub(crate) refusal: Refusal,
+    /// What sort of failure it is, where the next target may do better.
+    pub(crate) class: Option<ErrorClass>,
+    /// How long the target asks to be left alone.
+    pub(crate) wait: Option<Duration>,
+    /// The answer that the target gave instead, ready to be handed on.
+    pub(crate) response: Option<Box<Response<Body>>>,
+}
+
+impl Gateway {
+    pub(crate) async fn turn(
+        self: &Arc<Self>,
+        snapshot: Arc<Snapshot>,
+        heading: &mut Heading,
+        endpoint: &Endpoint<'_>,
+        principal: Arc<Principal>,
+        place: OwnedSemaphorePermit,
+        body: Bytes,
+    ) -> Result<Response<Body>, Refusal> {
+        let speech = heading.speech;
+        let outline = Outline::read(&body)?;
+        let (model, stream) = match endpoint {
+            Endpoint::GeminiTurn { model, stream } => (unescaped(model), *stream),
+            _ => (named_model(&outline, &body)?, outline.stream == Some(true)),
+        };
+        let route = self.permitted(&snapshot, &principal, &model)?;
+        let account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
+        let query = passed_query(heading.path_and_query.query());
+        let headers = request_headers(std::mem::take(&mut heading.headers), &account);
+        let asked = TurnAsked { outline, speech, stream, query, headers, body };
+        self.ask(&snapshot, &route, asked, account).await
+    }
+
+    /// The route of a model, if this key may use it.
+    pub(crate) fn permitted(
+        &self,
+        snapshot: &Snapshot,
+        principal: &Principal,
+        model: &str,
+    ) -> Result<Arc<Route>, Refusal> {
+        if !principal.may_use(model) {
+            return Err(Refusal::no_model(model));
+        }
+        snapshot.routing.find(model).ok_or_else(|| Refusal::no_model(model))
+    }
+
+    pub(crate) fn account(
+        self: &Arc<Self>,
+        heading: &Heading,
+        principal: Arc<Principal>,
+        route: Arc<Route>,
+        model: &str,
+        place: OwnedSemaphorePermit,
+        bytes: usize,
+    ) -> Result<Account, Refusal> {
+        let reservation = self.limiter.before(&principal, &AskedFor::new(model, bytes))?;
+        self.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
+        Ok(Account {
+            gateway: self.clone(),
+            principal,
+            model: (model != &*route.name).then(|| model.chars().take(200).collect::<String>().into()),
+            route,
+            target: 0,
+            id: heading.id,
+            at: self.env.now(),
+            started: heading.started,
+            speech: heading.speech,
+            status: 0,
+            first: None,
+            fallbacks: 0,
+            trace: trace(&heading.headers),
+            tools: Vec::new(),
+            reservation,
+            usage: None,
+            is_closed: false,
+            place: Some(place),
+        })
+    }
+
+    /// Asks the targets of a route, one after the other, until one answers. Nothing of an answer has been handed on while
+    /// this goes on.
+    async fn ask(
+        self: &Arc<Self>,
+        snapshot: &Snapshot,
+        route: &Arc<Route>,
+        asked: TurnAsked,
+        account: Account,
+    ) -> Result<Response<Body>, Refusal> {
+        let mut account = Some(account);
+        let conversation = (route.targets.len() > 1).then(|| self.conversation(&asked, account.as_ref()));
+        let now = self.env.clock().steady();
+        let pinned = conversation.and_then(|conversation| self.pins.get(conversation, now));
+        let order = route.order(pinned, &self.env);
+        let mut missed = None;
+        for (tried, index) in order.iter().enumerate() {
+            let Some(target) = route.targets.get(*index) else { continue };
+            if let Some(account) = &mut account {
+                account.target = *index;
+                account.fallbacks = u32::try_from(tried).unwrap_or(u32::MAX);
+            }
+            let answer = match &target.asked {
+                Asked::Upstream(upstream) if upstream.speaks(asked.speech) => {
+                    self.pass(upstream, target, &asked, &mut account).await
+                }
+                _ => self.translate(snapshot, route, target, &asked, &mut account).await,
+            };
+            match answer {
+                Ok(mut response) => {
+                    target.breaker.succeeded();
+                    if let Some(conversation) = conversation {
+                        self.pins.set(conversation, *index, self.env.clock().steady(), route.pin);
+                    }
+                    mark(response.headers_mut(), route, target);
+                    return Ok(response);
+                }
+                Err(failure) => {
+                    let passes = failure.class.is_some_and(|class| class != ErrorClass::NotFound);
+                    if passes && failure.class != Some(ErrorClass::Credential) {
+                        target.breaker.failed(self.env.clock().steady(), failure.wait);
+                    }
+                    let goes_on = failure.class.is_some_and(|class| route.on.contains(&class));
+                    missed = Some((failure, *index));
+                    if !goes_on {
+                        break;
+                    }
+                    if tried + 1 < order.len() {
+                        target.series.fell_back();
+                    }
+                }
+            }
+        }
+        let Some((failure, index)) = missed else {
+            let message = "nothing is configured to answer for this model";
+            return Err(Refusal::new(503, ErrorKind::Unavailable, message));
+        };
+        if let Some(account) = &mut account {
+            account.status = failure.refusal.status;
+            account.close(Outcome::Failed, None);
+        }
+        let mut response = match failure.response {
+            Some(response) => *response,
+            None => {
+                let id = account.as_ref().map(|account| account.id.as_str().to_owned()).unwrap_or_default();
+                failure.refusal.into_response(asked.speech, &id)
+            }
+        };
+        if let Some(target) = route.targets.get(index) {
+            mark(response.headers_mut(), route, target);
+        }
+        Ok(response)
+    }
+
+    /// Hands a request on to a server that speaks its protocol, and the answer back as it comes.
+    async fn pass(
+        self: &Arc<Self>,
+        upstream: &Arc<Upstream>,
+        target: &Target,
+        asked: &TurnAsked,
+        account: &mut Option<Account>,
+    ) -> Result<Response<Body>, Missed> {
+        let ask_usage =
+            if upstream.stream_usage { asked.outline.ask_for_usage(asked.speech, &asked.body) } else { None };
+        let strips = ask_usage.is_some();
+        let body = spliced(asked, target, ask_usage);
+        let url = turn_url(upstream, target, asked).map_err(|error| Missed::net(&error))?;
+        let mut headers = asked.headers.clone();
+        for (name, value) in &upstream.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        if asked.speech == Speech::AnthropicMessages && !headers.contains_key("anthropic-version") {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        let mut request = Sent::post(url, body);
+        request.headers = headers;
+        request.timeouts = Some(upstream.timeouts);
+        let cancel = CancellationToken::new();
+        let response = self.client.send(request, &cancel).await.map_err(|error| Missed::net(&error))?;
+        if !response.status.is_success() {
+            return Err(self.refused(upstream, asked.speech, response).await);
+        }
+        let Some(mut account) = account.take() else { return Err(Missed::gone()) };
+        account.status = response.status.as_u16();
+        let is_events = has_type(&response.headers, b"text/event-stream");
+        let watch = if is_events { Watch::events(asked.speech, strips) } else { Watch::body(asked.speech) };
+        let headers = answer_headers(response.headers, strips && is_events);
+        let passing = Passing::new(response.body, watch, account, is_events, !strips);
+        let mut answer = Response::new(Body::passing(passing));
+        *answer.status_mut() = response.status;
+        *answer.headers_mut() = headers;
+        Ok(answer)
+    }
+
+    /// A server refused. Its own words go to the client, without a credential in them; what it says of the gateway's
+    /// credential is between it and the gateway.
+    pub(crate) async fn refused(&self, upstream: &Upstream, speech: Speech, response: placet_net::Response) -> Missed {
+        let (status, headers) = (response.status, response.headers.clone());
+        let is_json = has_type(&headers, b"application/json");
+        let body = response.excerpt(ERROR_BYTES).await;
+        let wait = retry_after(&headers, Some(&body.bytes), self.env.now());
+        let class = class_of(status, &body.bytes);
+        if class == Some(ErrorClass::Credential) {
+            let message = format!("the provider {} did not accept the gateway's credential", upstream.id);
+            let kind = if status == StatusCode::FORBIDDEN { ErrorKind::Permission } else { ErrorKind::Authentication };
+            return Missed { refusal: Refusal::new(status.as_u16(), kind, message), class, wait, response: None };
+        }
+        if !is_json || body.cut.is_some() || body.broken.is_some() {
+            let provider = placet_core::ProviderId::new(&*upstream.id);
+            let clean = upstream.redactor.redact_bytes(&body.bytes);
+            let mut error = placet_wire::decode_error(&provider, status.as_u16(), &headers, &clean);
+            error.retry_after_ms = wait.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+            return Missed { refusal: Refusal::of_provider(&error), class, wait, response: None };
+        }
+        let clean = match upstream.redactor.redact_bytes(&body.bytes) {
+            Cow::Borrowed(_) => body.bytes.clone(),
+            Cow::Owned(clean) => Bytes::from(clean),
+        };
+        let mut answer = Response::new(Body::whole(clean));
+        *answer.status_mut() = status;
+        *answer.headers_mut() = answer_headers(headers, true);
+        let mut refusal = Refusal::new(status.as_u16(), ErrorKind::Unavailable, "the provider refused");
+        refusal.retry_after = wait;
+        let _ = speech;
+        Missed { refusal, class, wait, response: Some(Box::new(answer)) }
+    }
+
+    /// What a request has in common with the others of its conversation: what the client says it is, else the key, the
+    /// operator's words and the first message.
+    fn conversation(&self, asked: &TurnAsked, account: Option<&Account>) -> u64 {
+        const SESSION_HEADERS: [&str; 6] =
+            ["x-claude-code-session-id", "session-id", "session_id", "x-session-id", "x-session-affinity", "thread-id"];
+        let mut hash = Sha256::new();
+        if let Some(account) = account {
+            hash.update(account.principal.key.as_bytes());
+        }
+        let body = &asked.body;
+        let session = SESSION_HEADERS.iter().find_map(|name| asked.headers.get(*name));
+        if let Some(range) = &asked.outline.cache_key {
+            hash.update(&body[range.clone()]);
+        } else if let Some(session) = session {
+            hash.update(session.as_bytes());
+        } else {
+            hash.update(asked.outline.system.clone().map_or(&[][..], |range| &body[range]));
+            hash.update([0]);
+            hash.update(asked.outline.first_message(body).unwrap_or_default());
+        }
+        let digest = hash.finalize();
+        digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+    }
+}
+
+impl Missed {
+    pub(crate) fn net(error: &NetError) -> Self {
+        let (status, class, message) = match error.kind() {
+            ErrorKind::Timeout => (504, Some(ErrorClass::Timeout), "the provider did not begin to answer in time"),
+            ErrorKind::InvalidRequest => (400, None, "the request cannot be sent to the provider"),
+            ErrorKind::Cancelled => (499, None, "the request was cancelled"),
+            ErrorKind::Network => (502, Some(ErrorClass::Network), "the provider cannot be reached"),
+            _ => (502, Some(ErrorClass::Network), "the connection to the provider broke before it answered"),
+        };
+        let refusal = Refusal::new(status, error.kind(), message);
+        Missed { refusal, class, wait: None, response: None }
+    }
+
+    /// The account went with an answer already.
+    pub(crate) fn gone() -> Self {
+        let refusal = Refusal::new(500, ErrorKind::Internal, "the request was answered already");
+        Missed { refusal, class: None, wait: None, response: None }
+    }
+}
+
+fn mark(headers: &mut HeaderMap, route: &Route, target: &Target) {
+    headers.insert(ROUTE, route.header.clone());
+    headers.insert(PROVIDER, target.provider_header.clone());
+}
+
+/// The name of the model in a body.
+pub(crate) fn named_model(outline: &Outline, body: &[u8]) -> Result<String, Refusal> {
+    let range = outline.model.as_ref().ok_or_else(|| missing("model"))?;
+    match Outline::text(body, range) {
+        Some(model) if !model.is_empty() => Ok(model.into_owned()),
+        _ => Err(missing("model")),
+    }
+}
+
+fn missing(field: &str) -> Refusal {
+    let mut refusal = Refusal::new(400, ErrorKind::InvalidRequest, format!("`{field}` is missing, expected a text"));
+    refusal.field = Some(field.to_owned());
+    refusal
+}
+
+/// The body as the target is sent it.
+fn spliced(asked: &TurnAsked, target: &Target, more: Option<Edit<'static>>) -> Bytes {
+    let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2);
+    if let Some(range) = asked.outline.model.clone().filter(|_| asked.speech != Speech::Gemini)
+        && asked.body[range.clone()] != *target.model_json
+    {
+        edits.push((range, Cow::Borrowed(&target.model_json)));
+    }
+    edits.extend(more);
+    edits.sort_by_key(|(range, _)| range.start);
+    splice(&asked.body, &edits)
+}
+
+fn turn_url(upstream: &Upstream, target: &Target, asked: &TurnAsked) -> Result<Url, NetError> {
+    let with_query = |path: &str| match &asked.query {
+        Some(query) => upstream.base_url.join(&format!("{path}?{query}")),
+        None => upstream.base_url.join(path),
+    };
+    match (asked.speech, &asked.query) {
+        (Speech::Gemini, _) => {
+            let action = if asked.stream { "streamGenerateContent" } else { "generateContent" };
+            with_query(&format!("models/{}:{action}", escaped(&target.model)))
+        }
+        (speech, None) => match upstream.url(speech) {
+            Some(url) => Ok(url.clone()),
+            None => upstream.base_url.join("chat/completions"),
+        },
+        (Speech::OpenaiChat, Some(_)) => with_query("chat/completions"),
+        (Speech::OpenaiResponses, Some(_)) => with_query("responses"),
+        (Speech::AnthropicMessages, Some(_)) => with_query("messages"),
+    }
+}
+
+/// The client's query without the parameter that may hold its key.
+pub(crate) fn passed_query(query: Option<&str>) -> Option<String> {
+    let query = query.filter(|query| !query.is_empty())?;
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=") && *pair != "key").collect();
+    (!kept.is_empty()).then(|| kept.join("&"))
+}
+
+/// A name within a path: everything but what may stand there is escaped, so that it names a model and nothing else.
+pub(crate) fn escaped(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'/') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    // Steps upward would leave the models.
+    out.replace("..", "%2E%2E")
+}
+
+/// A name from a path.
+pub(crate) fn unescaped(name: &str) -> String {
+    if !name.contains('%') {
+        return name.to_owned();
+    }
+    let bytes = name.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let pair = bytes.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
+        match (byte, pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())) {
+            (b'%', Some(value)) => {
+                out.push(value);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+pub(crate) fn has_type(headers: &HeaderMap, kind: &[u8]) -> bool {
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.as_bytes().get(..kind.len()))
+        .is_some_and(|beginning| beginning.eq_ignore_ascii_case(kind))
+}
+
+/// What sort of failure a status is.
+pub(crate) fn class_of(status: StatusCode, body: &[u8]) -> Option<ErrorClass> {
+    match status.as_u16() {
+        401 | 402 | 403 => Some(ErrorClass::Credential),
+        404 => Some(ErrorClass::NotFound),
+        408 => Some(ErrorClass::Timeout),
+        429 => {
+            let is_broke = memchr::memmem::find(body, b"insufficient_quota").is_some()
+                || memchr::memmem::find(body, b"credit balance").is_some();
+            Some(if is_broke { ErrorClass::Credential } else { ErrorClass::RateLimited })
+        }
+        503 | 529 => Some(ErrorClass::Overloaded),
+        504 => Some(ErrorClass::Timeout),
+        500..600 => Some(ErrorClass::Server),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_path_is_a_name_and_nothing_else() {
+        assert_eq!(escaped("gemini-4.argon"), "gemini-4.argon");
+        assert_eq!(escaped("../../admin?x=#"), "%2E%2E/%2E%2E/admin%3Fx%3D%23");
+        assert_eq!(unescaped("a%2Fb%3a%zz"), "a/b:%zz");
+        assert_eq!(passed_query(Some("alt=sse&key=secret")), Some("alt=sse".into()));
+        assert_eq!(passed_query(Some("key=secret")), None);
+    }
+}
