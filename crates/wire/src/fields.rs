@@ -71,7 +71,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("tool_result.file", Class::Content),
     ("tool_result.native", Class::State),
     ("hosted_call", Class::State),
-    ("artifact", Class::Content),
+    ("artifact", Class::Hint),
     ("native_item", Class::State),
     // Parts of a message.
     ("text.cache", Class::Hint),

@@ -443,7 +443,7 @@ pub fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnRequest) {
 pub type Answer = Result<(Value, Vec<String>), placet_core::ProviderError>;
 
 /// What an encoder does otherwise than its table says, a sentence each. Every field of the table of all fields must have its
-/// row.
+/// row. `as_it_is` are the expressed fields that make no difference, because the protocol is so anyway.
 pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnRequest) -> Answer) -> Vec<String> {
     let mut faults = Vec::new();
     for (field, class) in ALL_FIELDS {
@@ -462,7 +462,11 @@ pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnReques
         let base = match encode(&without) {
             Ok((body, _)) => body,
             Err(error) => {
-                faults.push(format!("{field}: the request without it is refused: {error}"));
+                // What is a detail of something that is refused itself is refused with it.
+                let whole: Vec<&str> = field.splitn(3, '.').take(2).collect();
+                if support != Support::Refused || !error.message.contains(&format!("`{}", whole.join("."))) {
+                    faults.push(format!("{field}: the request without it is refused: {error}"));
+                }
                 continue;
             }
         };
@@ -470,7 +474,7 @@ pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnReques
             (Support::Expressed, Ok((body, omitted))) => {
                 if omitted.iter().any(|what| what == field) {
                     faults.push(format!("{field}: is left out"));
-                } else if body == base {
+                } else if body == base && !as_it_is.contains(field) {
                     faults.push(format!("{field}: makes no difference"));
                 }
             }

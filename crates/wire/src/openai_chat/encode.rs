@@ -1,23 +1,21 @@
 //! From a request of ours to the body of a Chat Completions request.
 
-use super::{Dialect, OperatorRole, OutputLimit, OutputSupport, ReplayReasoning};
+use super::conversation::Conversation;
+use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
 use crate::encoded::{Encoded, Omissions};
 use crate::names::{Names, alias};
+use crate::overlay::overlay;
 use crate::tools;
-use placet_core::item::Reasoning;
-use placet_core::part::{Media, MediaSource, text_of};
-use placet_core::{
-    CallId, ErrorKind, Item, ItemBody, Message, Part, ProviderError, Role, ToolCall, ToolChoice, ToolResult,
-    TurnRequest,
-};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use placet_core::hosted::{HostedTool, WebSearch};
+use placet_core::part::Native;
+use placet_core::turn::{CacheControl, CacheStrategy, StateMode};
+use placet_core::{ErrorKind, ProviderError, ProviderId, ToolChoice, ToolDefinition, ToolName, TurnRequest};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
-/// The longest id of a call that servers take back.
-const MAX_ID_LENGTH: usize = 40;
-const FOREIGN: &str = "it belongs to another provider";
+pub(super) const FOREIGN: &str = "it belongs to another provider";
+pub(super) const NO_PLACE: &str = "this protocol has no place for it";
+const NOT_TAKEN: &str = "this model does not take it";
 
 /// The body of a request. Tools stand in declaration order and before the messages, so that what stays the same from turn
 /// to turn comes first.
@@ -27,52 +25,135 @@ const FOREIGN: &str = "it belongs to another provider";
 /// kind *invalid request* for a conversation that no server takes (a call without its result, a result without its call).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    let mut encoder = Encoder { dialect, omitted: Omissions::default(), used_ids: HashSet::new() };
-    let messages = encoder.messages(request)?;
+    let mut encoder = Encoder { dialect, omitted: Omissions::default() };
+    let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
     let mut fields = Fields::new(&request.extra);
     fields.put("model", &request.model)?;
     encoder.tools(request, &mut fields)?;
     encoder.output(request, &mut fields)?;
     encoder.controls(request, &mut fields)?;
+    encoder.state_and_cache(request, &mut fields)?;
+    let native = encoder.own(request.native.as_ref(), "native");
     if dialect.stream {
         fields.put("stream", &true)?;
+        let mut options = native.and_then(|native| native.get("stream_options")?.as_object()).cloned().unwrap_or_default();
         if dialect.stream_usage {
-            fields.put("stream_options", &json!({"include_usage": true}))?;
+            options.insert("include_usage".into(), true.into());
+        }
+        if !options.is_empty() {
+            fields.put("stream_options", &options)?;
         }
     }
-    if let Some(state) = &request.provider_state
-        && state.provider != dialect.provider
-    {
-        encoder.omitted.add("provider_state", FOREIGN);
+    if let Some(state) = &request.provider_state {
+        let why = if state.provider == dialect.provider { NO_PLACE } else { FOREIGN };
+        encoder.omitted.add("provider_state", why);
     }
     fields.put("messages", &messages)?;
+    for (key, value) in native.into_iter().flatten() {
+        if key != "stream_options" {
+            fields.put_new(key, value)?;
+        }
+    }
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
     Ok(Encoded { body: fields.finish()?.into(), omitted: encoder.omitted.0, names })
+}
+
+/// The client's own body with what changed between the request as it was decoded and as it is now. What did not change
+/// stays as the client wrote it, so that nothing of it counts as left out; `stream` and `stream_options` follow the
+/// dialect.
+///
+/// # Errors
+/// As [`encode_request`], where something changed.
+pub fn encode_request_onto(
+    body: &Value,
+    decoded: &TurnRequest,
+    request: &TurnRequest,
+    dialect: &Dialect,
+) -> Result<Encoded, ProviderError> {
+    let mut encoded = if decoded == request {
+        let names = Names::of(request.tools.iter().map(|tool| &tool.name));
+        Encoded { body: bytes::Bytes::new(), omitted: Vec::new(), names }
+    } else {
+        encode_request(request, dialect)?
+    };
+    let mut changed = if decoded == request {
+        body.clone()
+    } else {
+        let was = encode_request(decoded, dialect)?;
+        encoded.omitted.retain(|omission| !was.omitted.contains(omission));
+        let read = |body: &[u8]| serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let (mut before, mut after) = (read(&was.body), read(&encoded.body));
+        align(body, &mut before, &mut after);
+        overlay(body, &before, &after)
+    };
+    if let Some(fields) = changed.as_object_mut() {
+        if fields.get("stream").and_then(Value::as_bool).unwrap_or(false) != dialect.stream {
+            fields.insert("stream".into(), dialect.stream.into());
+        }
+        if !dialect.stream {
+            fields.remove("stream_options");
+        } else if dialect.stream_usage {
+            let options = fields.entry("stream_options").or_insert_with(|| json!({}));
+            if let Some(options) = options.as_object_mut() {
+                options.insert("include_usage".into(), true.into());
+            } else {
+                *options = json!({"include_usage": true});
+            }
+        }
+    }
+    encoded.body = changed.to_string().into();
+    Ok(encoded)
+}
+
+/// Where the client wrote a text as a list of one part, so do the encodings, so that a change is one of the text alone.
+fn align(body: &Value, before: &mut Value, after: &mut Value) {
+    let Some(client) = body["messages"].as_array() else { return };
+    let is_list: Vec<bool> = client.iter().map(|message| message["content"].is_array()).collect();
+    let widen = |message: &mut Value| {
+        if let Some(Value::String(text)) = message.get_mut("content") {
+            let text = std::mem::take(text);
+            message["content"] = json!([{"type": "text", "text": text}]);
+        }
+    };
+    for side in [before, after] {
+        let Some(messages) = side["messages"].as_array_mut() else { continue };
+        let (count, theirs) = (messages.len(), is_list.len());
+        for (place, message) in messages.iter_mut().enumerate() {
+            let from_end = theirs.checked_sub(count - place);
+            let is_wide = |place: usize| is_list.get(place).copied().unwrap_or(false);
+            if is_wide(place) || from_end.is_some_and(is_wide) {
+                widen(message);
+            }
+        }
+    }
 }
 
 /// Writes an object field by field. A field of `extra` replaces ours of the same name; the others follow at the end.
 struct Fields<'a> {
     out: Vec<u8>,
     extra: &'a Map<String, Value>,
-    replaced: HashSet<&'a str>,
+    written: Vec<&'a str>,
 }
 
 impl<'a> Fields<'a> {
     fn new(extra: &'a Map<String, Value>) -> Self {
-        Fields { out: vec![b'{'], extra, replaced: HashSet::new() }
+        Fields { out: vec![b'{'], extra, written: Vec::new() }
     }
 
-    fn put(&mut self, key: &str, value: &impl Serialize) -> Result<(), ProviderError> {
-        match self.extra.get_key_value(key) {
-            Some((key, value)) => {
-                self.replaced.insert(key);
-                self.write(key, value)
-            }
+    fn put(&mut self, key: &'a str, value: &(impl Serialize + ?Sized)) -> Result<(), ProviderError> {
+        match self.extra.get(key) {
+            Some(value) => self.write(key, value),
             None => self.write(key, value),
         }
     }
 
-    fn write(&mut self, key: &str, value: &impl Serialize) -> Result<(), ProviderError> {
+    /// Writes a field unless there is one of that name.
+    fn put_new(&mut self, key: &'a str, value: &Value) -> Result<(), ProviderError> {
+        if self.written.contains(&key) || self.extra.contains_key(key) { Ok(()) } else { self.write(key, value) }
+    }
+
+    fn write(&mut self, key: &'a str, value: &(impl Serialize + ?Sized)) -> Result<(), ProviderError> {
+        self.written.push(key);
         if self.out.len() > 1 {
             self.out.push(b',');
         }
@@ -81,18 +162,15 @@ impl<'a> Fields<'a> {
             serde_json::to_writer(&mut self.out, value)
         });
         written.map_err(|error| {
-            ProviderError::new(
-                ErrorKind::Internal,
-                "placet".into(),
-                format!("`{key}` cannot be written as JSON: {error}"),
-            )
+            let problem = format!("`{key}` cannot be written as JSON: {error}");
+            ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
         })
     }
 
     fn finish(mut self) -> Result<Vec<u8>, ProviderError> {
         let extra = self.extra;
         for (key, value) in extra {
-            if !self.replaced.contains(key.as_str()) {
+            if !self.written.contains(&key.as_str()) {
                 self.write(key, value)?;
             }
         }
@@ -101,27 +179,48 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The error of a field that cannot be expressed.
+pub(super) fn unsupported(provider: &ProviderId, field: &str, what: impl AsRef<str>) -> ProviderError {
+    let problem = format!("it cannot take {} (`{field}`)", what.as_ref());
+    ProviderError::new(ErrorKind::Unsupported, provider.clone(), problem)
+        .with_hint("nothing was sent; leave it out, or use a model that can take it")
+}
+
 struct Encoder<'a> {
     dialect: &'a Dialect,
     omitted: Omissions,
-    used_ids: HashSet<&'a str>,
 }
 
 impl<'a> Encoder<'a> {
-    fn unsupported(&self, what: impl AsRef<str>) -> ProviderError {
-        let what = what.as_ref();
-        ProviderError::new(ErrorKind::Unsupported, self.dialect.provider.clone(), format!("it cannot take {what}"))
-            .with_hint("nothing was sent; leave it out, or use a model that can take it")
+    fn unsupported(&self, field: &str, what: impl AsRef<str>) -> ProviderError {
+        unsupported(&self.dialect.provider, field, what)
     }
 
     fn invalid(&self, problem: String) -> ProviderError {
         ProviderError::new(ErrorKind::InvalidRequest, self.dialect.provider.clone(), problem)
     }
 
-    fn tools(&mut self, request: &TurnRequest, fields: &mut Fields<'_>) -> Result<(), ProviderError> {
+    /// The fields of state that is this provider's own; that of another is reported under `field`.
+    fn own<'n>(&mut self, native: Option<&'n Native>, field: &'static str) -> Option<&'n Map<String, Value>> {
+        let native = native?;
+        if native.provider == self.dialect.provider {
+            return native.value.as_object();
+        }
+        self.omitted.add(field, FOREIGN);
+        None
+    }
+
+    fn tools(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
         let dialect = self.dialect;
         let choice = &request.tool_choice;
-        if request.tools.is_empty() {
+        let mut forms = Vec::with_capacity(request.tools.len());
+        for tool in &request.tools {
+            forms.push(self.tool(tool)?);
+        }
+        for hosted in &request.hosted {
+            self.hosted(hosted, &mut forms, fields)?;
+        }
+        if forms.is_empty() {
             if choice.is_forced() {
                 return Err(self.invalid("a tool call is demanded, but no tool is offered".to_owned()));
             }
@@ -131,72 +230,182 @@ impl<'a> Encoder<'a> {
         if *choice == ToolChoice::None && !dialect.forced_choice {
             return Ok(());
         }
-        let forms: Vec<Value> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                let strict = if dialect.strict_tools {
-                    tool.strict
-                } else {
-                    if tool.strict == Some(true) {
-                        self.omitted.add("strict", "the server does not hold a model to a tool's schema");
-                    }
-                    None
-                };
-                tools::openai_chat_as(tool, &alias(tool.name.as_str()), strict)
-            })
-            .collect();
         fields.put("tools", &forms)?;
         if choice.is_forced() && !dialect.forced_choice {
-            return Err(self.unsupported("a demand to call a tool"));
+            let field = match choice {
+                ToolChoice::Tool(_) => "tool_choice.tool",
+                ToolChoice::Allowed(_) => "tool_choice.allowed_required",
+                _ => "tool_choice.required",
+            };
+            return Err(self.unsupported(field, "a demand to call a tool"));
         }
         match choice {
             ToolChoice::Auto => {}
-            ToolChoice::Required => fields.put("tool_choice", &"required")?,
-            ToolChoice::None => fields.put("tool_choice", &"none")?,
-            ToolChoice::Tool(name) => {
-                if !request.tools.iter().any(|tool| tool.name == *name) {
-                    return Err(self.invalid(format!("a call of `{name}` is demanded, but no such tool is offered")));
+            ToolChoice::Required => fields.put("tool_choice", "required")?,
+            ToolChoice::None => fields.put("tool_choice", "none")?,
+            ToolChoice::Tool(name) => fields.put("tool_choice", &self.named(request, name)?)?,
+            ToolChoice::Allowed(allowed) => {
+                if !dialect.allowed_tools {
+                    let field =
+                        if allowed.required { "tool_choice.allowed_required" } else { "tool_choice.allowed" };
+                    return Err(self.unsupported(field, "a choice among some of the tools"));
                 }
-                let form = json!({"type": "function", "function": {"name": alias(name.as_str())}});
+                let tools = allowed.names.iter().map(|name| self.named(request, name));
+                let tools = tools.collect::<Result<Vec<_>, _>>()?;
+                let mode = if allowed.required { "required" } else { "auto" };
+                let form = json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}});
                 fields.put("tool_choice", &form)?;
             }
-            ToolChoice::Allowed(_) => return Err(self.unsupported("a choice among some of the tools")),
         }
         match request.controls.parallel_tool_calls {
             Some(parallel) if dialect.parallel_calls => fields.put("parallel_tool_calls", &parallel)?,
-            Some(false) => return Err(self.unsupported("a demand for one tool call at a time")),
-            Some(true) => self.omitted.add("parallel_tool_calls", "the server decides about it itself"),
+            Some(false) => {
+                return Err(self.unsupported("parallel_tool_calls.false", "a demand for one tool call at a time"));
+            }
+            Some(true) => self.omitted.add("parallel_tool_calls.true", "the server decides about it itself"),
             None => {}
         }
         Ok(())
     }
 
-    fn output(&mut self, request: &TurnRequest, fields: &mut Fields<'_>) -> Result<(), ProviderError> {
-        let Some(output) = &request.output else { return Ok(()) };
-        match self.dialect.output {
-            OutputSupport::Schema => {
-                let form = json!({
-                    "type": "json_schema",
-                    "json_schema": {
-                        "name": alias(&output.name), "schema": output.schema.as_value(), "strict": output.strict
-                    }
-                });
-                fields.put("response_format", &form)
+    /// A tool of the request, by its name in a choice.
+    fn named(&self, request: &TurnRequest, name: &ToolName) -> Result<Value, ProviderError> {
+        let Some(tool) = request.tools.iter().find(|tool| tool.name == *name) else {
+            return Err(self.invalid(format!("a call of `{name}` is demanded, but no such tool is offered")));
+        };
+        let kind = if self.is_custom(tool) { "custom" } else { "function" };
+        Ok(json!({"type": kind, kind: {"name": alias(name.as_str())}}))
+    }
+
+    /// Whether a tool is one that this provider knows as taking a text, not JSON.
+    fn is_custom(&self, tool: &ToolDefinition) -> bool {
+        let native = tool.native.as_ref().filter(|native| native.provider == self.dialect.provider);
+        native.is_some_and(|native| native.value["type"] == "custom")
+    }
+
+    fn tool(&mut self, tool: &ToolDefinition) -> Result<Value, ProviderError> {
+        let name = alias(tool.name.as_str());
+        if tool.cache.is_some() {
+            self.omitted.add("tool.cache", NO_PLACE);
+        }
+        let is_custom = self.is_custom(tool);
+        let native = self.own(tool.native.as_ref(), "tool.native");
+        if is_custom {
+            let mut custom = json!({"name": name, "description": tool.description});
+            merge(&mut custom, native.and_then(|native| native.get("custom")?.as_object()));
+            return Ok(json!({"type": "custom", "custom": custom}));
+        }
+        let strict = match tool.strict {
+            strict if self.dialect.strict_tools => strict,
+            Some(true) => {
+                self.omitted.add("tool.strict", "the server does not hold a model to a tool's schema");
+                None
             }
-            _ if output.strict => Err(self.unsupported("a schema for its answer")),
+            _ => None,
+        };
+        let mut form = tools::openai_chat_as(tool, &name, strict);
+        for (key, value) in native.into_iter().flatten() {
+            if key == "function" {
+                merge(&mut form["function"], value.as_object());
+            } else {
+                form[key.as_str()] = value.clone();
+            }
+        }
+        Ok(form)
+    }
+
+    /// A tool that the server runs: a web search has a field of its own; what the caller wrote himself goes as it is.
+    fn hosted(
+        &mut self,
+        hosted: &'a HostedTool,
+        forms: &mut Vec<Value>,
+        fields: &mut Fields<'a>,
+    ) -> Result<(), ProviderError> {
+        match hosted {
+            HostedTool::WebSearch(search) if self.dialect.web_search => {
+                let form = self.web_search(search)?;
+                fields.put("web_search_options", &form)
+            }
+            HostedTool::Raw(native) if native.provider == self.dialect.provider => {
+                forms.push(native.value.clone());
+                Ok(())
+            }
+            HostedTool::Raw(_) => Err(self.unsupported("hosted.raw", "a tool in another provider's words")),
+            HostedTool::RemoteMcp(mcp) => {
+                let field = if mcp.url.is_some() { "hosted.remote_mcp.url" } else { "hosted.remote_mcp.connector" };
+                Err(self.unsupported(field, "an MCP server to talk to"))
+            }
+            other => {
+                let field = format!("hosted.{}", other.kind());
+                Err(self.unsupported(&field, format!("the hosted tool `{}`", other.kind())))
+            }
+        }
+    }
+
+    fn web_search(&self, search: &WebSearch) -> Result<Value, ProviderError> {
+        let refused = [
+            (search.max_uses.is_some(), "max_uses", "a limit on searches"),
+            (!search.allowed_domains.is_empty(), "allowed_domains", "a search among some domains only"),
+            (!search.blocked_domains.is_empty(), "blocked_domains", "a search that keeps out domains"),
+        ];
+        if let Some((_, field, what)) = refused.into_iter().find(|(is_asked, ..)| *is_asked) {
+            return Err(self.unsupported(&format!("hosted.web_search.{field}"), what));
+        }
+        let mut form = Map::new();
+        if let Some(size) = &search.context_size {
+            form.insert("search_context_size".into(), size.as_str().into());
+        }
+        match &search.user_location {
+            // In this protocol the place stands one level deeper.
+            Some(Value::Object(place)) if !place.contains_key("approximate") => {
+                let inner: Map<String, Value> =
+                    place.iter().filter(|(key, _)| *key != "type").map(|(k, v)| (k.clone(), v.clone())).collect();
+                form.insert("user_location".into(), json!({"type": "approximate", "approximate": inner}));
+            }
+            Some(place) => {
+                form.insert("user_location".into(), place.clone());
+            }
+            None => {}
+        }
+        form.extend(search.extra.iter().map(|(key, value)| (key.clone(), value.clone())));
+        Ok(form.into())
+    }
+
+    fn output(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
+        let Some(output) = &request.output else { return Ok(()) };
+        let is_any_object = !output.strict && *output.schema.as_value() == json!({"type": "object"});
+        let any_object = json!({"type": "json_object"});
+        match self.dialect.output {
+            OutputSupport::Schema | OutputSupport::Object if is_any_object => {
+                if output.description.is_some() {
+                    self.omitted.add("output.description", "the server takes it with a schema only");
+                }
+                fields.put("response_format", &any_object)
+            }
+            OutputSupport::Schema => {
+                let mut form = Map::new();
+                form.insert("name".into(), alias(&output.name).into());
+                if let Some(description) = &output.description {
+                    form.insert("description".into(), description.as_str().into());
+                }
+                form.insert("schema".into(), output.schema.as_value().clone());
+                form.insert("strict".into(), output.strict.into());
+                fields.put("response_format", &json!({"type": "json_schema", "json_schema": form}))
+            }
+            _ if output.strict => Err(self.unsupported("output.strict", "a schema for its answer")),
             OutputSupport::Object => {
-                self.omitted.add("output.schema", "the server takes no schema; it is only told to answer with JSON");
-                fields.put("response_format", &json!({"type": "json_object"}))
+                self.omitted.add("output.loose", "the server takes no schema; it is only told to answer with JSON");
+                fields.put("response_format", &any_object)
             }
             OutputSupport::None => {
-                self.omitted.add("output", "the server takes no schema for its answer");
+                let field = if is_any_object { "output.any_object" } else { "output.loose" };
+                self.omitted.add(field, "the server takes no schema for its answer");
                 Ok(())
             }
         }
     }
 
-    fn controls(&mut self, request: &TurnRequest, fields: &mut Fields<'_>) -> Result<(), ProviderError> {
+    fn controls(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
         let (controls, dialect) = (&request.controls, self.dialect);
         if let Some(limit) = controls.max_output_tokens {
             let field = match dialect.output_limit {
@@ -208,388 +417,139 @@ impl<'a> Encoder<'a> {
         if !controls.stop.is_empty() {
             fields.put("stop", &controls.stop)?;
         }
-        let mut hint = |name: &'static str, value: Option<Value>, taken: bool| match value {
-            Some(value) if taken => fields.put(name, &value),
-            Some(_) => {
-                self.omitted.add(name, "this model does not take it");
-                Ok(())
-            }
-            None => Ok(()),
-        };
-        hint("temperature", controls.temperature.map(Value::from), dialect.sampling)?;
-        hint("top_p", controls.top_p.map(Value::from), dialect.sampling)?;
-        hint("seed", controls.seed.map(Value::from), dialect.seed)?;
-        hint("reasoning_effort", controls.reasoning_effort.clone().map(Value::from), dialect.reasoning_effort)
-    }
-
-    /// The conversation. Consecutive items of the model are one message with all its calls, whose results follow at once
-    /// and in the order of the calls, wherever they stand among the items.
-    fn messages(&mut self, request: &'a TurnRequest) -> Result<Vec<Form<'a>>, ProviderError> {
-        let mut results: HashMap<&CallId, &ToolResult> = HashMap::new();
-        for item in &request.items {
-            if let ItemBody::ToolResult(result) = &item.body {
-                results.insert(&result.call, result);
+        let text = |text: &Option<String>| text.as_deref().map(Value::from);
+        let hints = [
+            ("temperature", controls.temperature.map(Value::from), dialect.sampling),
+            ("top_p", controls.top_p.map(Value::from), dialect.sampling),
+            ("top_k", controls.top_k.map(Value::from), dialect.top_k),
+            ("seed", controls.seed.map(Value::from), dialect.seed),
+            ("frequency_penalty", controls.frequency_penalty.map(Value::from), dialect.penalties),
+            ("presence_penalty", controls.presence_penalty.map(Value::from), dialect.penalties),
+            ("reasoning_effort", text(&controls.reasoning_effort), dialect.reasoning_effort),
+            ("verbosity", text(&controls.verbosity), dialect.verbosity),
+            ("service_tier", text(&controls.service_tier), dialect.service_tier),
+        ];
+        for (name, value, is_taken) in hints {
+            match value {
+                Some(value) if is_taken => fields.put(name, &value)?,
+                Some(_) => self.omitted.add(name, NOT_TAKEN),
+                None => {}
             }
         }
-        let mut forms = Vec::with_capacity(request.items.len() + 1);
-        if let Some(instructions) = &request.instructions {
-            forms.push(Form::new(self.operator(), Content::Text(Cow::Borrowed(instructions))));
-        }
-        let mut said = Said::default();
-        for item in &request.items {
-            self.item(item, &mut said, &mut results, &mut forms)?;
-        }
-        self.flush(&mut said, &mut results, &mut forms)?;
-        // All of them were taken out at their calls.
-        if let Some(result) = results.values().min_by_key(|result| &result.call) {
-            return Err(self.invalid(format!("the conversation holds a result of {}, but not the call", result.call)));
-        }
-        Ok(forms)
-    }
-
-    fn item(
-        &mut self,
-        item: &'a Item,
-        said: &mut Said<'a>,
-        results: &mut HashMap<&'a CallId, &'a ToolResult>,
-        forms: &mut Vec<Form<'a>>,
-    ) -> Result<(), ProviderError> {
-        match &item.body {
-            ItemBody::Message(message) if message.role == Role::Assistant => {
-                if message.native.is_some() {
-                    self.omitted.add("message state", "this protocol has no place for it");
-                }
-                said.texts.push(message);
+        if let Some(count) = controls.top_logprobs {
+            if !dialect.logprobs {
+                return Err(self.unsupported("top_logprobs", "a demand for the probabilities of tokens"));
             }
-            ItemBody::Message(message) => {
-                self.flush(said, results, forms)?;
-                let role = match &message.role {
-                    Role::System => self.operator(),
-                    Role::User => "user",
-                    other => return Err(self.unsupported(format!("a message of the role `{other}`"))),
-                };
-                let content = self.content(&message.parts)?;
-                forms.push(Form::new(role, content));
-            }
-            ItemBody::Reasoning(reasoning) => said.thoughts.push(reasoning),
-            ItemBody::ToolCall(call) => said.calls.push(call),
-            // Stands right after its call's message already.
-            ItemBody::ToolResult(_) => self.flush(said, results, forms)?,
-            ItemBody::Native(native) if native.provider == self.dialect.provider => {
-                self.flush(said, results, forms)?;
-                forms.push(Form::raw(&native.value));
-            }
-            ItemBody::Native(_) => self.omitted.add("native item", FOREIGN),
-            ItemBody::HostedCall(_) => self.omitted.add("hosted call", "this protocol has no place for it"),
-            ItemBody::Artifact(_) => self.omitted.add("artifact", "this protocol has no place for it"),
-            // Between us and a human; no model is told.
-            ItemBody::Approval(_) => {}
-            other => return Err(self.unsupported(format!("an item of the kind `{}`", other.kind()))),
-        }
-        Ok(())
-    }
-
-    /// Puts down what the model said up to here, and the results of its calls.
-    fn flush(
-        &mut self,
-        said: &mut Said<'a>,
-        results: &mut HashMap<&'a CallId, &'a ToolResult>,
-        forms: &mut Vec<Form<'a>>,
-    ) -> Result<(), ProviderError> {
-        let Said { thoughts, texts, calls } = std::mem::take(said);
-        let fields = self.thinking(&thoughts, !calls.is_empty());
-        let first = forms.len();
-        for message in &texts {
-            let content = self.content(&message.parts)?;
-            forms.push(Form::new("assistant", content));
-        }
-        if forms.len() == first && (!calls.is_empty() || !fields.is_empty()) {
-            let content = if calls.is_empty() { Content::Text(Cow::Borrowed("")) } else { Content::Null };
-            forms.push(Form::new("assistant", content));
-        }
-        // Thinking that led to calls stands with them.
-        let place = if calls.is_empty() { first } else { forms.len().saturating_sub(1) };
-        if let Some(form) = forms.get_mut(place).filter(|_| !fields.is_empty()) {
-            form.fields = fields;
-        }
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut requests = Vec::with_capacity(calls.len());
-        for call in calls {
-            let id = self.wire_id(call);
-            let Some(result) = results.remove(&call.id) else {
-                return Err(self.invalid(format!(
-                    "the call {} of `{}` has no result; every call needs one before the next turn",
-                    call.id, call.name
-                )));
-            };
-            let text = self.result_text(result)?;
-            answers.push(Form { call_id: Some(id), ..Form::new("tool", Content::Text(text)) });
-            requests.push(CallForm { id, call, fields: self.call_fields(call) });
-        }
-        if let Some(form) = forms.last_mut() {
-            form.calls = requests;
-        }
-        forms.extend(answers);
-        Ok(())
-    }
-
-    /// The id that a call goes by: the provider's own where it is usable and no other call of the conversation has it.
-    fn wire_id(&mut self, call: &'a ToolCall) -> &'a str {
-        let own = call.provider_id.as_deref().filter(|id| !id.is_empty() && id.len() <= MAX_ID_LENGTH);
-        match own {
-            Some(id) if self.used_ids.insert(id) => id,
-            _ => call.id.as_str(),
-        }
-    }
-
-    /// Thinking as fields of an assistant message.
-    fn thinking(&mut self, thoughts: &[&'a Reasoning], has_calls: bool) -> Vec<(&'a str, Cow<'a, Value>)> {
-        let is_wanted = match self.dialect.replay_reasoning {
-            ReplayReasoning::Never => false,
-            ReplayReasoning::ToolTurns => has_calls,
-            ReplayReasoning::Always => true,
-        };
-        let mut fields: Vec<(&str, Cow<'_, Value>)> = Vec::new();
-        for thought in thoughts {
-            let Some(native) = thought.native.as_ref().filter(|native| native.provider == self.dialect.provider) else {
-                self.omitted.add("reasoning", FOREIGN);
-                continue;
-            };
-            if !is_wanted {
-                if self.dialect.replay_reasoning == ReplayReasoning::Never {
-                    self.omitted.add("reasoning", "the server does not take it back");
-                }
-                continue;
-            }
-            if let Some(field) = native.value.get("field").and_then(Value::as_str) {
-                fields.push((field, Cow::Owned(thought.text.as_str().into())));
-            }
-            if let Some(details) = native.value.get("details") {
-                fields.push(("reasoning_details", Cow::Borrowed(details)));
+            fields.put("logprobs", &true)?;
+            if count > 0 {
+                fields.put("top_logprobs", &count)?;
             }
         }
-        fields
-    }
-
-    /// What came with a call and only its provider understands.
-    fn call_fields(&mut self, call: &'a ToolCall) -> Option<Map<String, Value>> {
-        let native = call.native.as_ref()?;
-        if native.provider == self.dialect.provider {
-            return native.value.as_object().cloned();
+        if !controls.modalities.is_empty() && controls.modalities != ["text"] {
+            if !dialect.modalities {
+                return Err(self.unsupported("modalities", "a demand for an answer that is not only text"));
+            }
+            fields.put("modalities", &controls.modalities)?;
         }
-        self.omitted.add("tool call state", FOREIGN);
-        None
-    }
-
-    fn result_text(&self, result: &'a ToolResult) -> Result<Cow<'a, str>, ProviderError> {
-        match result.outcome.content.as_slice() {
-            [Part::Text(text)] => Ok(Cow::Borrowed(&text.text)),
-            parts => match parts.iter().find(|part| part.as_text().is_none()) {
-                Some(part) => {
-                    Err(self.unsupported(format!("a tool result that holds a part of the kind `{}`", part.kind())))
-                }
-                None => Ok(Cow::Owned(text_of(parts))),
-            },
+        let refused = [
+            (controls.max_hosted_calls.is_some(), "max_hosted_calls", "a limit on calls of hosted tools"),
+            (controls.background == Some(true), "background", "a request to answer later"),
+            (!controls.include.is_empty(), "include", "a demand to include more in the answer"),
+        ];
+        if let Some((_, field, what)) = refused.into_iter().find(|(is_asked, ..)| *is_asked) {
+            return Err(self.unsupported(field, what));
         }
-    }
-
-    fn operator(&self) -> &'static str {
-        match self.dialect.operator {
-            OperatorRole::System => "system",
-            OperatorRole::Developer => "developer",
+        let left_out = [
+            (controls.reasoning_budget.is_some(), "reasoning_budget"),
+            (controls.reasoning_summary.is_some(), "reasoning_summary"),
+            (controls.compaction.is_some(), "compaction"),
+        ];
+        for (_, field) in left_out.into_iter().filter(|(is_asked, _)| *is_asked) {
+            self.omitted.add(field, NO_PLACE);
         }
-    }
-
-    fn content(&mut self, parts: &'a [Part]) -> Result<Content<'a>, ProviderError> {
-        match parts {
-            [] => return Ok(Content::Text(Cow::Borrowed(""))),
-            [Part::Text(text)] => return Ok(Content::Text(Cow::Borrowed(&text.text))),
+        match dialect.metadata {
+            true if !controls.metadata.is_empty() => fields.put("metadata", &controls.metadata)?,
+            false if !controls.metadata.is_empty() => self.omitted.add("metadata", NOT_TAKEN),
             _ => {}
         }
-        let mut forms = Vec::with_capacity(parts.len());
-        for part in parts {
-            forms.push(match part {
-                Part::Text(text) => PartForm::Text(&text.text),
-                Part::Image(media) => PartForm::Made(self.image(media)?),
-                Part::Audio(media) => PartForm::Made(self.audio(media)?),
-                Part::File(media) => PartForm::Made(self.file(media)?),
-                Part::Native(native) if native.provider == self.dialect.provider => PartForm::Raw(&native.value),
-                Part::Native(_) => {
-                    self.omitted.add("native part", FOREIGN);
-                    continue;
-                }
-                other => return Err(self.unsupported(format!("a part of the kind `{}`", other.kind()))),
-            });
-        }
-        Ok(Content::Parts(forms))
-    }
-
-    fn image(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.images {
-            return Err(self.unsupported("a picture"));
-        }
-        let url = match &media.source {
-            MediaSource::Url(url) => url.url.clone(),
-            MediaSource::Inline(inline) => {
-                let mime = media.mime_type.as_deref();
-                let mime = mime.ok_or_else(|| self.unsupported("a picture whose media type is not said"))?;
-                format!("data:{mime};base64,{}", inline.base64)
+        if let Some(user) = &controls.user {
+            match dialect.user {
+                UserField::User => fields.put("user", user)?,
+                UserField::SafetyIdentifier => fields.put("safety_identifier", user)?,
+                UserField::None => self.omitted.add("user", NOT_TAKEN),
             }
-            other => return Err(self.unsupported(format!("a picture whose source is `{}`", other.kind()))),
-        };
-        let mut image = json!({"url": url});
-        if let Some(detail) = &media.detail {
-            image["detail"] = detail.as_str().into();
         }
-        Ok(json!({"type": "image_url", "image_url": image}))
-    }
-
-    fn audio(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.audio {
-            return Err(self.unsupported("a sound"));
-        }
-        let MediaSource::Inline(inline) = &media.source else {
-            return Err(self.unsupported(format!("a sound whose source is `{}`", media.source.kind())));
-        };
-        let format = match media.mime_type.as_deref() {
-            Some("audio/wav" | "audio/x-wav" | "audio/wave") => "wav",
-            Some("audio/mpeg" | "audio/mp3") => "mp3",
-            other => {
-                return Err(self.unsupported(format!("a sound of the media type `{}`", other.unwrap_or("unknown"))));
+        for native in &controls.safety {
+            let own = native.value.as_object().filter(|_| native.provider == dialect.provider);
+            let own = own.ok_or_else(|| self.unsupported("safety", "safety settings in another provider's words"))?;
+            for (key, value) in own {
+                fields.put_new(key, value)?;
             }
-        };
-        Ok(json!({"type": "input_audio", "input_audio": {"data": &*inline.base64, "format": format}}))
+        }
+        Ok(())
     }
 
-    fn file(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.files {
-            return Err(self.unsupported("a document"));
-        }
-        let file = match &media.source {
-            MediaSource::ProviderFile(file) if file.provider == self.dialect.provider => json!({"file_id": file.id}),
-            MediaSource::Inline(inline) => {
-                let mime = media.mime_type.as_deref().unwrap_or("application/octet-stream");
-                json!({
-                    "filename": media.name.as_deref().unwrap_or("attachment"),
-                    "file_data": format!("data:{mime};base64,{}", inline.base64),
-                })
+    /// Nobody keeps an answer that was not asked to be kept: a server that has no field for it keeps none.
+    fn state_and_cache(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
+        let (controls, dialect) = (&request.controls, self.dialect);
+        let mut store = controls.store;
+        match &controls.state {
+            None | Some(StateMode::Replay) => {}
+            Some(StateMode::ZeroRetention) => store = Some(false),
+            Some(StateMode::Stateful) => {
+                return Err(self.unsupported("state.stateful", "a conversation that it keeps itself"));
             }
-            other => return Err(self.unsupported(format!("a document whose source is `{}`", other.kind()))),
-        };
-        Ok(json!({"type": "file", "file": file}))
-    }
-}
-
-/// What the model said since somebody else spoke.
-#[derive(Default)]
-struct Said<'a> {
-    thoughts: Vec<&'a Reasoning>,
-    texts: Vec<&'a Message>,
-    calls: Vec<&'a ToolCall>,
-}
-
-/// One message of the body.
-struct Form<'a> {
-    role: &'static str,
-    call_id: Option<&'a str>,
-    content: Content<'a>,
-    fields: Vec<(&'a str, Cow<'a, Value>)>,
-    calls: Vec<CallForm<'a>>,
-    raw: Option<&'a Value>,
-}
-
-impl<'a> Form<'a> {
-    fn new(role: &'static str, content: Content<'a>) -> Self {
-        Form { role, call_id: None, content, fields: Vec::new(), calls: Vec::new(), raw: None }
-    }
-
-    fn raw(value: &'a Value) -> Self {
-        Form { raw: Some(value), ..Form::new("", Content::Null) }
-    }
-}
-
-impl Serialize for Form<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Some(raw) = self.raw {
-            return raw.serialize(serializer);
-        }
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("role", self.role)?;
-        if let Some(id) = self.call_id {
-            map.serialize_entry("tool_call_id", id)?;
-        }
-        map.serialize_entry("content", &self.content)?;
-        for (field, value) in &self.fields {
-            map.serialize_entry(field, value)?;
-        }
-        if !self.calls.is_empty() {
-            map.serialize_entry("tool_calls", &self.calls)?;
-        }
-        map.end()
-    }
-}
-
-enum Content<'a> {
-    Null,
-    Text(Cow<'a, str>),
-    Parts(Vec<PartForm<'a>>),
-}
-
-impl Serialize for Content<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Content::Null => serializer.serialize_unit(),
-            Content::Text(text) => serializer.serialize_str(text),
-            Content::Parts(parts) => parts.serialize(serializer),
-        }
-    }
-}
-
-enum PartForm<'a> {
-    Text(&'a str),
-    Made(Value),
-    Raw(&'a Value),
-}
-
-impl Serialize for PartForm<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            PartForm::Text(text) => {
-                let mut map = serializer.serialize_map(Some(2))?;
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", text)?;
-                map.end()
+            Some(StateMode::EncryptedReasoning) => {
+                return Err(self.unsupported("state.encrypted_reasoning", "a demand for encrypted thinking"));
             }
-            PartForm::Made(value) => value.serialize(serializer),
-            PartForm::Raw(value) => value.serialize(serializer),
+            Some(other) => return Err(self.unsupported("state", format!("the state mode `{other}`"))),
         }
+        match store {
+            Some(store) if dialect.store => fields.put("store", &store)?,
+            Some(true) => self.omitted.add("store.true", NOT_TAKEN),
+            _ => {}
+        }
+        let Some(CacheControl { strategy, key, ttl, content }) = &controls.cache else { return Ok(()) };
+        if content.is_some() {
+            return Err(self.unsupported("cache.content", "content that a provider holds already"));
+        }
+        let mode = match strategy {
+            Some(CacheStrategy::Bypass) => return Err(self.unsupported("cache.bypass", "a demand not to cache")),
+            Some(CacheStrategy::Auto) => Some("implicit"),
+            Some(CacheStrategy::Explicit) => Some("explicit"),
+            Some(_) => {
+                self.omitted.add("cache", NO_PLACE);
+                None
+            }
+            None => None,
+        };
+        if let Some(key) = key {
+            if dialect.cache_key { fields.put("prompt_cache_key", key)? } else { self.omitted.add("cache.key", NOT_TAKEN) }
+        }
+        // The two oldest lifetimes have a field of their own.
+        let ttl = match ttl.as_deref() {
+            Some(_) if dialect.cache_marks != CacheMarks::Breakpoint => {
+                self.omitted.add("cache.ttl", NOT_TAKEN);
+                None
+            }
+            Some(ttl @ ("24h" | "in_memory" | "in-memory")) => {
+                fields.put("prompt_cache_retention", ttl)?;
+                None
+            }
+            other => other,
+        };
+        if dialect.cache_marks == CacheMarks::Breakpoint && (mode.is_some() || ttl.is_some()) {
+            let mut options = Map::new();
+            options.extend(mode.map(|mode| ("mode".to_owned(), Value::from(mode))));
+            options.extend(ttl.map(|ttl| ("ttl".to_owned(), Value::from(ttl))));
+            fields.put("prompt_cache_options", &options)?;
+        }
+        Ok(())
     }
 }
 
-struct CallForm<'a> {
-    id: &'a str,
-    call: &'a ToolCall,
-    fields: Option<Map<String, Value>>,
-}
-
-impl Serialize for CallForm<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(serde::Serialize)]
-        struct Function<'a> {
-            name: &'a str,
-            arguments: &'a str,
-        }
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", self.id)?;
-        map.serialize_entry("type", "function")?;
-        let name = alias(self.call.name.as_str());
-        map.serialize_entry("function", &Function { name: &name, arguments: self.call.arguments.replay_text() })?;
-        for (key, value) in self.fields.iter().flatten() {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+fn merge(form: &mut Value, more: Option<&Map<String, Value>>) {
+    if let (Value::Object(form), Some(more)) = (form, more) {
+        form.extend(more.iter().map(|(key, value)| (key.clone(), value.clone())));
     }
 }
