@@ -14,6 +14,7 @@
 //! Input and output; deciding whether to try again; dropping what a protocol cannot express (it refuses, or reports what it
 //! left out). No other crate knows a provider's field names.
 
+mod answer;
 pub mod anthropic_messages;
 mod encoded;
 pub mod envelope;
@@ -29,6 +30,7 @@ mod request;
 pub mod sse;
 pub mod tools;
 
+pub use answer::events_of;
 pub use encoded::{Encoded, Omission};
 pub use failure::{decode_error, request_id};
 pub use overlay::overlay;

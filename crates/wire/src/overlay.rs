@@ -112,10 +112,10 @@ mod tests {
         assert_eq!(overlay(&body, &before, &after), expected);
 
         let mut longer = before.clone();
-        longer["messages"].as_array_mut().map(|list| list.push(json!({"role": "assistant"})));
+        longer["messages"].as_array_mut().into_iter().for_each(|list| list.push(json!({"role": "assistant"})));
         longer["tools"] = json!([1]);
         let mut expected = body.clone();
-        expected["messages"].as_array_mut().map(|list| list.push(json!({"role": "assistant"})));
+        expected["messages"].as_array_mut().into_iter().for_each(|list| list.push(json!({"role": "assistant"})));
         expected["tools"] = json!([1]);
         assert_eq!(overlay(&body, &before, &longer), expected);
     }

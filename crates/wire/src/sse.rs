@@ -224,6 +224,13 @@ pub fn encode(event: &SseEvent, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
+/// Appends an event without a name, whose data `write` appends: one line, as JSON is.
+pub(crate) fn encode_data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"data: ");
+    write(out);
+    out.extend_from_slice(b"\n\n");
+}
+
 /// Appends a comment to `out`: keeps a connection open and means nothing to the reader.
 pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b": ");

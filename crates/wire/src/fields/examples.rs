@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// A picture of one pixel.
-pub const PNG: &str =
+pub(crate) const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 fn map(value: Value) -> Map<String, Value> {
@@ -32,7 +32,7 @@ fn text() -> Part {
 }
 
 /// The request without the field and the one with it. State in it is that of `own`.
-pub fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnRequest) {
+pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnRequest) {
     let env = Env::deterministic(ManualClock::new(Timestamp::from_millis(1)), 7);
     let item = |body: ItemBody| Arc::new(Item::new(env.new_id(), Origin::User, body));
     let message = |role: Role, parts: Vec<Part>| item(Message { role, parts, native: None }.into());
@@ -440,11 +440,11 @@ pub fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnRequest) {
 }
 
 /// How an encoder answers: the body and what was left out, or the error.
-pub type Answer = Result<(Value, Vec<String>), placet_core::ProviderError>;
+pub(crate) type Answer = Result<(Value, Vec<String>), placet_core::ProviderError>;
 
 /// What an encoder does otherwise than its table says, a sentence each. Every field of the table of all fields must have its
-/// row. `as_it_is` are the expressed fields that make no difference, because the protocol is so anyway.
-pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnRequest) -> Answer) -> Vec<String> {
+/// row.
+pub(crate) fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnRequest) -> Answer) -> Vec<String> {
     let mut faults = Vec::new();
     for (field, class) in ALL_FIELDS {
         let Some(rule) = rules.iter().find(|rule| rule.field == *field) else {
@@ -474,7 +474,7 @@ pub fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnReques
             (Support::Expressed, Ok((body, omitted))) => {
                 if omitted.iter().any(|what| what == field) {
                     faults.push(format!("{field}: is left out"));
-                } else if body == base && !as_it_is.contains(field) {
+                } else if body == base {
                     faults.push(format!("{field}: makes no difference"));
                 }
             }

@@ -5,7 +5,7 @@ use super::{CacheMarks, Dialect, OperatorRole, ReplayReasoning};
 use crate::encoded::Omissions;
 use crate::names::alias;
 use placet_core::item::Reasoning;
-use placet_core::part::{CacheMark, Media, MediaSource, Native, Text, text_of};
+use placet_core::part::{CacheMark, Media, Native, Text, text_of};
 use placet_core::turn::CacheStrategy;
 use placet_core::{
     CallId, ErrorKind, Item, ItemBody, Message, Part, ProviderError, Role, ToolCall, ToolResult, TurnRequest,
@@ -20,7 +20,7 @@ const MAX_ID_LENGTH: usize = 40;
 
 /// Writes the conversation.
 pub(super) struct Conversation<'a, 'o> {
-    dialect: &'a Dialect,
+    pub(super) dialect: &'a Dialect,
     omitted: &'o mut Omissions,
     used_ids: HashSet<&'a str>,
 }
@@ -30,7 +30,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         Conversation { dialect, omitted, used_ids: HashSet::new() }
     }
 
-    fn unsupported(&self, field: &str, what: impl AsRef<str>) -> ProviderError {
+    pub(super) fn unsupported(&self, field: &str, what: impl AsRef<str>) -> ProviderError {
         unsupported(&self.dialect.provider, field, what)
     }
 
@@ -74,7 +74,9 @@ impl<'a, 'o> Conversation<'a, 'o> {
         if is_auto && self.dialect.cache_marks == CacheMarks::CacheControl {
             let has_instructions = request.instructions.is_some();
             let last = forms.iter().rposition(|form| matches!(form.role, "user" | "system" | "developer"));
-            for place in has_instructions.then_some(0).into_iter().chain(last.filter(|last| *last > 0 || !has_instructions)) {
+            for place in
+                has_instructions.then_some(0).into_iter().chain(last.filter(|last| *last > 0 || !has_instructions))
+            {
                 forms[place].mark();
             }
         }
@@ -168,7 +170,13 @@ impl<'a, 'o> Conversation<'a, 'o> {
             _ => self.content_of(&parts)?,
         };
         // A sound that is named by its id is not written out again.
-        let content = if has_media_field && fields.iter().any(|(key, _)| *key == "audio") { Content::Null } else { content };
+        let content =
+            if has_media_field && fields.iter().any(|(key, _)| *key == "audio") { Content::Null } else { content };
+        for (_, audio) in fields.iter_mut().filter(|(key, _)| *key == "audio") {
+            if let Some(id) = audio.get("id").filter(|_| audio.as_object().is_some_and(|audio| audio.len() > 1)) {
+                *audio = Cow::Owned(json!({ "id": id }));
+            }
+        }
         if let Some(text) = refusal {
             fields.push(("refusal", Cow::Owned(Value::from(&**text))));
         }
@@ -277,7 +285,9 @@ impl<'a, 'o> Conversation<'a, 'o> {
         let parts = result.outcome.content.as_slice();
         if let Some(part) = parts.iter().find(|part| part.as_text().is_none()) {
             let field = if matches!(part, Part::Image(_)) { "tool_result.image" } else { "tool_result.file" };
-            return Err(self.unsupported(field, format!("a tool result that holds a part of the kind `{}`", part.kind())));
+            return Err(
+                self.unsupported(field, format!("a tool result that holds a part of the kind `{}`", part.kind()))
+            );
         }
         if result.outcome.is_error() {
             self.omitted.add("tool_result.failed", "this protocol has no flag for it; its text says it");
@@ -383,13 +393,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
     }
 
     /// Adds what every sort of media may have.
-    fn media(
-        &mut self,
-        mut form: Value,
-        media: &'a Media,
-        cache: &'static str,
-        state: &'static str,
-    ) -> PartForm<'a> {
+    fn media(&mut self, mut form: Value, media: &'a Media, cache: &'static str, state: &'static str) -> PartForm<'a> {
         for (key, value) in self.own(media.native.as_ref(), state).and_then(Value::as_object).into_iter().flatten() {
             form[key.as_str()] = value.clone();
         }
@@ -397,71 +401,6 @@ impl<'a, 'o> Conversation<'a, 'o> {
             form[key] = value;
         }
         PartForm::Made(form)
-    }
-
-    /// The error of media that cannot be named in this protocol.
-    fn no_source(&self, kind: &str, what: &str, source: &MediaSource) -> ProviderError {
-        self.unsupported(&format!("{kind}.{}", source.kind()), format!("{what} whose source is `{}`", source.kind()))
-    }
-
-    fn image(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.images {
-            return Err(self.unsupported(&format!("image.{}", media.source.kind()), "a picture"));
-        }
-        let url = match &media.source {
-            MediaSource::Url(url) => url.url.clone(),
-            MediaSource::Inline(inline) => {
-                let mime = media.mime_type.as_deref();
-                let mime =
-                    mime.ok_or_else(|| self.unsupported("image.inline", "a picture whose media type is not said"))?;
-                format!("data:{mime};base64,{}", inline.base64)
-            }
-            other => return Err(self.no_source("image", "a picture", other)),
-        };
-        let mut image = json!({"url": url});
-        if let Some(detail) = &media.detail {
-            image["detail"] = detail.as_str().into();
-        }
-        Ok(json!({"type": "image_url", "image_url": image}))
-    }
-
-    fn audio(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.audio {
-            return Err(self.unsupported(&format!("audio.{}", media.source.kind()), "a sound"));
-        }
-        let MediaSource::Inline(inline) = &media.source else {
-            return Err(self.no_source("audio", "a sound", &media.source));
-        };
-        let format = match media.mime_type.as_deref() {
-            Some("audio/wav" | "audio/x-wav" | "audio/wave") => "wav",
-            Some("audio/mpeg" | "audio/mp3") => "mp3",
-            other => {
-                let what = format!("a sound of the media type `{}`", other.unwrap_or("unknown"));
-                return Err(self.unsupported("audio.inline", what));
-            }
-        };
-        Ok(json!({"type": "input_audio", "input_audio": {"data": &*inline.base64, "format": format}}))
-    }
-
-    fn file(&self, media: &Media) -> Result<Value, ProviderError> {
-        if !self.dialect.files {
-            return Err(self.unsupported(&format!("file.{}", media.source.kind()), "a document"));
-        }
-        let mut file = match &media.source {
-            MediaSource::ProviderFile(file) if file.provider == self.dialect.provider => json!({"file_id": file.id}),
-            MediaSource::Inline(inline) => {
-                let mime = media.mime_type.as_deref().unwrap_or("application/octet-stream");
-                json!({
-                    "filename": media.name.as_deref().unwrap_or("attachment"),
-                    "file_data": format!("data:{mime};base64,{}", inline.base64),
-                })
-            }
-            other => return Err(self.no_source("file", "a document", other)),
-        };
-        if let Some(name) = &media.name {
-            file["filename"] = name.as_str().into();
-        }
-        Ok(json!({"type": "file", "file": file}))
     }
 }
 

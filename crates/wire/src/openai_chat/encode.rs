@@ -36,7 +36,8 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
     let native = encoder.own(request.native.as_ref(), "native");
     if dialect.stream {
         fields.put("stream", &true)?;
-        let mut options = native.and_then(|native| native.get("stream_options")?.as_object()).cloned().unwrap_or_default();
+        let mut options =
+            native.and_then(|native| native.get("stream_options")?.as_object()).cloned().unwrap_or_default();
         if dialect.stream_usage {
             options.insert("include_usage".into(), true.into());
         }
@@ -82,9 +83,7 @@ pub fn encode_request_onto(
         let was = encode_request(decoded, dialect)?;
         encoded.omitted.retain(|omission| !was.omitted.contains(omission));
         let read = |body: &[u8]| serde_json::from_slice::<Value>(body).unwrap_or_default();
-        let (mut before, mut after) = (read(&was.body), read(&encoded.body));
-        align(body, &mut before, &mut after);
-        overlay(body, &before, &after)
+        overlay(body, &read(&was.body), &read(&encoded.body))
     };
     if let Some(fields) = changed.as_object_mut() {
         if fields.get("stream").and_then(Value::as_bool).unwrap_or(false) != dialect.stream {
@@ -103,29 +102,6 @@ pub fn encode_request_onto(
     }
     encoded.body = changed.to_string().into();
     Ok(encoded)
-}
-
-/// Where the client wrote a text as a list of one part, so do the encodings, so that a change is one of the text alone.
-fn align(body: &Value, before: &mut Value, after: &mut Value) {
-    let Some(client) = body["messages"].as_array() else { return };
-    let is_list: Vec<bool> = client.iter().map(|message| message["content"].is_array()).collect();
-    let widen = |message: &mut Value| {
-        if let Some(Value::String(text)) = message.get_mut("content") {
-            let text = std::mem::take(text);
-            message["content"] = json!([{"type": "text", "text": text}]);
-        }
-    };
-    for side in [before, after] {
-        let Some(messages) = side["messages"].as_array_mut() else { continue };
-        let (count, theirs) = (messages.len(), is_list.len());
-        for (place, message) in messages.iter_mut().enumerate() {
-            let from_end = theirs.checked_sub(count - place);
-            let is_wide = |place: usize| is_list.get(place).copied().unwrap_or(false);
-            if is_wide(place) || from_end.is_some_and(is_wide) {
-                widen(message);
-            }
-        }
-    }
 }
 
 /// Writes an object field by field. A field of `extra` replaces ours of the same name; the others follow at the end.
@@ -213,6 +189,10 @@ impl<'a> Encoder<'a> {
     fn tools(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
         let dialect = self.dialect;
         let choice = &request.tool_choice;
+        // A server that heeds no choice is kept from calling by not being offered anything.
+        if *choice == ToolChoice::None && !dialect.forced_choice {
+            return Ok(());
+        }
         let mut forms = Vec::with_capacity(request.tools.len());
         for tool in &request.tools {
             forms.push(self.tool(tool)?);
@@ -224,10 +204,6 @@ impl<'a> Encoder<'a> {
             if choice.is_forced() {
                 return Err(self.invalid("a tool call is demanded, but no tool is offered".to_owned()));
             }
-            return Ok(());
-        }
-        // A server that heeds no choice is kept from calling by not being offered anything.
-        if *choice == ToolChoice::None && !dialect.forced_choice {
             return Ok(());
         }
         fields.put("tools", &forms)?;
@@ -246,8 +222,7 @@ impl<'a> Encoder<'a> {
             ToolChoice::Tool(name) => fields.put("tool_choice", &self.named(request, name)?)?,
             ToolChoice::Allowed(allowed) => {
                 if !dialect.allowed_tools {
-                    let field =
-                        if allowed.required { "tool_choice.allowed_required" } else { "tool_choice.allowed" };
+                    let field = if allowed.required { "tool_choice.allowed_required" } else { "tool_choice.allowed" };
                     return Err(self.unsupported(field, "a choice among some of the tools"));
                 }
                 let tools = allowed.names.iter().map(|name| self.named(request, name));
@@ -524,7 +499,11 @@ impl<'a> Encoder<'a> {
             None => None,
         };
         if let Some(key) = key {
-            if dialect.cache_key { fields.put("prompt_cache_key", key)? } else { self.omitted.add("cache.key", NOT_TAKEN) }
+            if dialect.cache_key {
+                fields.put("prompt_cache_key", key)?
+            } else {
+                self.omitted.add("cache.key", NOT_TAKEN)
+            }
         }
         // The two oldest lifetimes have a field of their own.
         let ttl = match ttl.as_deref() {

@@ -11,6 +11,7 @@
 //!
 //! Every case counts, and every one that fails is named. What nothing serves yet is named as skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test run says what it counted and what it skipped")]
 
 mod chat;
 
@@ -363,25 +364,19 @@ fn run<P: Served>() {
         eprintln!("SKIPPED {}: PLACET_CASSETTES names no folder", P::NAME);
         return;
     };
-    let (mut passed, mut failed) = (0usize, Vec::new());
+    let mut failed = Vec::new();
     let mut note = |name: &str, problems: Vec<String>| {
-        if problems.is_empty() {
-            passed += 1;
-        } else {
+        if !problems.is_empty() {
             failed.push(format!("FAILED {name}\n    {}", problems.join("\n    ")));
         }
+        problems.is_empty()
     };
     let singles: Vec<_> = singles.iter().filter(|case| P::takes(case)).collect();
-    singles.iter().for_each(|case| note(&case.name, check::<P>(case)));
+    let passed = singles.iter().filter(|case| note(&case.name, check::<P>(case))).count();
     let sequences: Vec<_> = sequences.iter().filter(|turns| turns.first().is_some_and(P::takes)).collect();
-    sequences.iter().for_each(|turns| note(&turns[0].name, sequence::<P>(turns)));
-    eprintln!(
-        "{}: {passed} of {} single cases and {} sequences passed, {} failed",
-        P::NAME,
-        singles.len(),
-        sequences.len(),
-        failed.len()
-    );
+    let whole = sequences.iter().filter(|turns| note(&turns[0].name, sequence::<P>(turns))).count();
+    let (all, runs) = (singles.len(), sequences.len());
+    eprintln!("{}: {passed} of {all} single cases and {whole} of {runs} sequences passed", P::NAME);
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     assert!(!singles.is_empty(), "the folder holds no case of this protocol");
 }
