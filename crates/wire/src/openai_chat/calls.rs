@@ -78,6 +78,11 @@ impl Calls {
         u32::try_from(self.calls.len()).unwrap_or(u32::MAX / 2)
     }
 
+    /// Whether there are calls and all of them have whole arguments.
+    pub(super) fn are_whole(&self) -> bool {
+        !self.calls.is_empty() && self.calls.iter().all(|call| call.is_custom || call.is_whole())
+    }
+
     /// Takes the piece at `position` of `siblings` that came together.
     pub(super) fn take(&mut self, piece: Piece<'_>, position: usize, siblings: usize, out: &mut Vec<TurnEvent>) {
         let Piece { index, id, name, arguments, is_object, is_custom, beyond } = piece;

@@ -102,6 +102,7 @@ struct Answer {
     choice: Option<u64>,
     has_said: bool,
     stop: Option<StopReason>,
+    has_empty_reason: bool,
     calls: Calls,
     usage: RawUsage,
     service_tier: Option<String>,
@@ -127,6 +128,7 @@ impl Answer {
             choice: None,
             has_said: false,
             stop: None,
+            has_empty_reason: false,
             usage: RawUsage::default(),
             service_tier: None,
             thinking_field: None,
@@ -141,6 +143,10 @@ impl Answer {
             return;
         }
         if data == "[DONE]" {
+            // Some servers leave the reason of a tool turn empty.
+            if self.stop.is_none() && self.has_empty_reason && self.calls.are_whole() {
+                self.stop = Some(StopReason::ToolCalls);
+            }
             if self.stop.is_some() {
                 self.end(out);
             }
@@ -259,6 +265,7 @@ impl Answer {
                 (_, Some(message)) if !self.has_said && self.calls.count() == 0 => self.delta(message, out),
                 _ => {}
             }
+            self.has_empty_reason |= choice.get("finish_reason").is_some_and(|reason| reason == "");
             if let Some(reason) = word(choice, "finish_reason") {
                 match stop_reason(reason) {
                     Ok(stop) => self.stop = Some(stop),

@@ -602,9 +602,11 @@ fn row_66_chat_encrypted_thinking_of_another_protocol_survives_the_hop() {
 fn row_67_chat_calls_with_an_empty_finish_reason_and_an_end_marker_are_a_tool_turn() {
     let mut last = calls(json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]));
     last["choices"][0]["finish_reason"] = "".into();
-    let stream = text_of_stream(&[last.clone()]) + "data: [DONE]\n\n";
-    // In a stream nothing says that the call is whole: it is interrupted; in a body it is whole.
-    assert!(fold(&events(stream.as_bytes())).1.is_err());
+    let done = |chunk: &Value| fold(&events((text_of_stream(&[chunk.clone()]) + "data: [DONE]\n\n").as_bytes())).1;
+    assert_eq!(done(&last).unwrap().stop, StopReason::ToolCalls);
+    let mut half = last.clone();
+    half["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = "{\"a".into();
+    assert_eq!(done(&half).unwrap_err().kind, ErrorKind::Interrupted);
     last["choices"][0]["message"] = last["choices"][0]["delta"].take();
     let events = decode_response(&own(), Names::default(), last.to_string().as_bytes()).unwrap();
     assert_eq!(fold(&events).1.unwrap().stop, StopReason::ToolCalls);
