@@ -12,12 +12,14 @@
 //! event of an answer.
 
 pub mod adapter;
+pub mod caches;
 pub mod catalog;
 pub mod credential;
 pub mod discover;
 pub mod echo;
 pub mod offline;
 pub mod prices;
+pub mod probe;
 pub mod profile;
 pub mod provider;
 pub mod providers;
@@ -26,12 +28,14 @@ pub mod scripted;
 pub mod vendor;
 
 pub use adapter::{Adapter, AdapterOptions, Protocol};
+pub use caches::{CacheEntry, CacheError, CacheRequest, CachedContent, Caches};
 pub use catalog::{Catalog, CatalogModel, InvalidCatalog, Lifecycle};
 pub use credential::{Credential, Lookup};
 pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
 pub use offline::Offline;
 pub use prices::{Markup, PriceBook, PriceSource};
+pub use probe::{Probe, ToolAnswer};
 pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, Profile, ProfileRules};
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};
 pub use providers::{Providers, ResolveError, ResolvedModel};

@@ -1,10 +1,13 @@
 //! The seam between whoever asks a model and whatever answers.
 
+use crate::caches::{CacheRequest, CachedContent};
+use crate::probe::Probe;
 use crate::profile::Profile;
 use async_trait::async_trait;
 use futures_core::Stream;
+use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::event::RetryStarted;
-use placet_core::{Env, ProviderError, ProviderId, TurnEvent, TurnRequest};
+use placet_core::{Env, ErrorKind, ProviderError, ProviderId, TurnEvent, TurnRequest};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,11 +44,53 @@ pub trait ModelProvider: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Takes in what a probe of one of its models found.
+    fn learn(&self, _model: &str, _probe: &Probe) {}
+
+    /// Makes texts into vectors.
+    ///
+    /// # Errors
+    /// [`ProviderError`] for whatever goes wrong; kind *unsupported* where the provider makes none.
+    async fn embed(&self, request: EmbeddingRequest, _context: AskContext) -> Result<Embeddings, ProviderError> {
+        Err(unsupported(self.id(), &request.model, "embeddings", "the provider makes none"))
+    }
+
+    /// Counts the tokens that a request reads, as the provider counts them.
+    ///
+    /// # Errors
+    /// [`ProviderError`] for whatever goes wrong; kind *unsupported* where the provider does not count.
+    async fn count_tokens(&self, request: Arc<TurnRequest>, _context: AskContext) -> Result<u64, ProviderError> {
+        Err(unsupported(self.id(), &request.model, "token counts", "the provider tells none"))
+    }
+
+    /// Lets the provider keep the beginning of conversations under a name of its own. [`Caches`](crate::caches::Caches) keeps
+    /// track of them.
+    ///
+    /// # Errors
+    /// [`ProviderError`] for whatever goes wrong; kind *unsupported* where the provider keeps nothing under a name.
+    async fn create_cache(&self, request: CacheRequest, _context: AskContext) -> Result<CachedContent, ProviderError> {
+        Err(unsupported(self.id(), &request.beginning.model, "cached contents", "the provider keeps none under a name"))
+    }
+
+    /// Deletes what [`ModelProvider::create_cache`] let it keep.
+    ///
+    /// # Errors
+    /// [`ProviderError`] for whatever goes wrong, kind *not found* where there is no such content.
+    async fn delete_cache(&self, id: &str, _context: AskContext) -> Result<(), ProviderError> {
+        Err(unsupported(self.id(), id, "cached contents", "the provider keeps none under a name"))
+    }
+
     /// The models that it says it has; empty where it cannot tell.
     ///
     /// # Errors
     /// [`ProviderError`] where it could not be reached or refused.
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError>;
+}
+
+/// The error of a provider that cannot do something at all.
+pub(crate) fn unsupported(provider: &ProviderId, model: &str, feature: &str, reason: &str) -> ProviderError {
+    let message = format!("the model `{model}` cannot do {feature}: {reason}");
+    ProviderError::new(ErrorKind::Unsupported, provider.clone(), message)
 }
 
 /// Providers are passed around shared.

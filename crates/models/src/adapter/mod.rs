@@ -11,6 +11,7 @@ pub use protocol::Protocol;
 
 use crate::catalog::Catalog;
 use crate::credential::{Credential, Lookup};
+use crate::probe::Probe;
 use crate::profile::{Profile, ProfileGround, ProfileRules};
 use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream};
 use crate::reference::ModelRef;
@@ -298,6 +299,12 @@ impl ModelProvider for Adapter {
 
     fn profile(&self, model: &str) -> Option<Arc<Profile>> {
         Some(self.known(model))
+    }
+
+    fn learn(&self, model: &str, probe: &Probe) {
+        let mut profile = (*self.known(model)).clone();
+        profile.take_in(probe);
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), Arc::new(profile));
     }
 
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {

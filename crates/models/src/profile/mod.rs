@@ -13,6 +13,7 @@ pub use check::Checked;
 
 use crate::adapter::Protocol;
 use crate::catalog::CatalogModel;
+use crate::probe::ToolAnswer;
 use crate::reference::ModelRef;
 use crate::vendor::Quirk;
 use placet_wire::fields::{ALL_FIELDS, Class, FieldRule, Support, class_of};
@@ -101,6 +102,9 @@ pub struct Profile {
     /// The most tokens it writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
+    /// How it calls tools, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolAnswer>,
     /// Every feature that is not simply supported, or was found out, by the name of its field.
     pub features: BTreeMap<String, Feature>,
     /// Features that do not go together.
@@ -235,6 +239,7 @@ impl Profile {
             protocol,
             window: known.and_then(|known| known.window),
             output: known.and_then(|known| known.output),
+            tools: None,
             features: BTreeMap::new(),
             exclusions: Vec::new(),
         };
