@@ -40,11 +40,28 @@ impl Names {
         self.originals.get(name).cloned().unwrap_or_else(|| ToolName::new(name))
     }
 
+    /// Notes what an answer means by `name` of a namespace.
+    pub(crate) fn note_in(&mut self, namespace: &str, name: &str, tool: ToolName) {
+        self.originals.insert(namespaced(namespace, name), tool);
+    }
+
+    /// The tool that an answer means by `name`, which may be one of a namespace. A namespace that nobody declared says nothing:
+    /// some providers put one before the tools that they load later.
+    pub(crate) fn original_in(&self, namespace: Option<&str>, name: &str) -> ToolName {
+        let noted = namespace.and_then(|namespace| self.originals.get(&namespaced(namespace, name)));
+        noted.cloned().unwrap_or_else(|| self.original(name))
+    }
+
     /// Whether every name goes out as it is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.originals.is_empty()
     }
+}
+
+/// No name holds this character, so that no plain name is taken for one of a namespace.
+fn namespaced(namespace: &str, name: &str) -> String {
+    format!("{namespace}\u{1f}{name}")
 }
 
 /// The name under which `name` goes out: itself where it may, else with `_` for what may not stand and the beginning of

@@ -231,6 +231,14 @@ pub(crate) fn encode_data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// Appends an event with a name, whose data `write` appends: one line, as JSON is.
+pub(crate) fn encode_named_data(name: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+    encode_data(out, write);
+}
+
 /// Appends a comment to `out`: keeps a connection open and means nothing to the reader.
 pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b": ");

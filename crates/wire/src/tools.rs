@@ -115,7 +115,7 @@ fn named(tool: &ToolDefinition, name: &str) -> Map<String, Value> {
 }
 
 /// The schema with `type` and `properties` at its root, which providers insist on even for a tool without arguments.
-fn object_schema(schema: &Schema) -> Value {
+pub(crate) fn object_schema(schema: &Schema) -> Value {
     let Value::Object(root) = schema.as_value() else { return schema.as_value().clone() };
     let mut root = root.clone();
     if !root.contains_key("type") {

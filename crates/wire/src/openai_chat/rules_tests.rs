@@ -602,7 +602,8 @@ fn row_66_chat_encrypted_thinking_of_another_protocol_survives_the_hop() {
 fn row_67_chat_calls_with_an_empty_finish_reason_and_an_end_marker_are_a_tool_turn() {
     let mut last = calls(json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]));
     last["choices"][0]["finish_reason"] = "".into();
-    let done = |chunk: &Value| fold(&events((text_of_stream(&[chunk.clone()]) + "data: [DONE]\n\n").as_bytes())).1;
+    let done =
+        |chunk: &Value| fold(&events((text_of_stream(std::slice::from_ref(chunk)) + "data: [DONE]\n\n").as_bytes())).1;
     assert_eq!(done(&last).unwrap().stop, StopReason::ToolCalls);
     let mut half = last.clone();
     half["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = "{\"a".into();

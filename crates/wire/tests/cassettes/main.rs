@@ -14,6 +14,7 @@
 #![allow(clippy::print_stderr, reason = "a test run says what it counted and what it skipped")]
 
 mod chat;
+mod responses;
 
 use placet_core::{
     Accumulator, Effect, Env, Item, ItemBody, Part, ProviderError, ProviderId, Schema, ToolDefinition, Turn, TurnEvent,
@@ -386,9 +387,14 @@ fn chat() {
     run::<chat::Chat>();
 }
 
+#[test]
+fn responses() {
+    run::<responses::Responses>();
+}
+
 /// Whether some protocol takes a case.
 fn is_taken(case: &Case) -> bool {
-    [chat::Chat::takes].iter().any(|takes| takes(case))
+    [chat::Chat::takes, responses::Responses::takes].iter().any(|takes| takes(case))
 }
 
 #[test]

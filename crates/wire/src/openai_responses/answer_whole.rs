@@ -1,0 +1,177 @@
+//! Items that come whole, and answers that go whole.
+
+use super::answer::{EventEncoder, OpenItem, Sort};
+use super::write;
+use crate::request::AnswerHead;
+use placet_core::part::MediaSource;
+use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, WholeItem};
+use placet_core::{ItemBody, Part, ProviderId, StopReason, Turn, TurnEvent};
+use serde_json::{Value, json};
+
+impl EventEncoder {
+    /// An item that comes whole.
+    pub(super) fn write_whole(&mut self, item: &Value, out: &mut Vec<u8>) {
+        self.start(out);
+        let at = self.items.len();
+        let mut opening = item.clone();
+        if let Some(opening) = opening.as_object_mut() {
+            if let Some(status) = opening.get_mut("status") {
+                *status = "in_progress".into();
+            }
+            if opening.get("type").is_some_and(|kind| kind == "reasoning") {
+                opening.shift_remove("encrypted_content");
+            }
+        }
+        let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.items.push(OpenItem {
+            id,
+            sort: Sort::Text,
+            text: String::new(),
+            native: None,
+            call_id: String::new(),
+            name: String::new(),
+            written: 1,
+            done: None,
+        });
+        self.event("response.output_item.added", out, |event| {
+            event.field("output_index", &at);
+            event.field("item", &opening);
+        });
+        let mut bytes = Vec::new();
+        write::value(&mut bytes, item);
+        self.done(at, bytes, out);
+    }
+
+    pub(super) fn whole(&mut self, whole: &WholeItem, out: &mut Vec<u8>) {
+        self.start(out);
+        self.close_before(None, out);
+        let own = |provider: &ProviderId| *provider == self.head.provider;
+        match &whole.body {
+            ItemBody::HostedCall(call) if own(&call.provider) => self.write_whole(&call.value, out),
+            ItemBody::Native(native) if own(&native.provider) && native.value.is_object() => {
+                self.write_whole(&native.value, out);
+            }
+            ItemBody::HostedCall(call) => {
+                self.seal("item", call.provider.clone(), json_of(&whole.body), out);
+            }
+            ItemBody::Native(native) => self.seal("item", native.provider.clone(), json_of(&whole.body), out),
+            ItemBody::Message(message) => {
+                for part in &message.parts {
+                    self.whole_part(whole.index, part, out);
+                }
+            }
+            ItemBody::Reasoning(reasoning) => {
+                let text = reasoning.text.clone();
+                self.said(Sort::Reasoning, &TextDelta { index: whole.index, text }, out);
+                if let Some(native) = reasoning.native.clone() {
+                    self.state(Sort::Reasoning, &ReasoningState { index: whole.index, native }, out);
+                }
+                self.close_before(None, out);
+            }
+            ItemBody::ToolCall(call) => self.call(
+                &CallDelta {
+                    index: whole.index,
+                    provider_id: call.provider_id.clone(),
+                    name: Some(call.name.as_str().to_owned()),
+                    arguments: call.arguments.as_text().to_owned(),
+                    native: call.native.clone(),
+                },
+                out,
+            ),
+            ItemBody::Artifact(artifact) => self.picture(&artifact.media.source, out),
+            // Nothing that a model answers with.
+            _ => {}
+        }
+    }
+
+    fn whole_part(&mut self, index: u32, part: &Part, out: &mut Vec<u8>) {
+        match part {
+            Part::Text(text) => {
+                self.said(Sort::Text, &TextDelta { index, text: text.text.to_string() }, out);
+                if let Some(native) = text.native.clone() {
+                    self.state(Sort::Text, &ReasoningState { index, native }, out);
+                }
+                self.close_before(None, out);
+            }
+            Part::Image(media) => self.picture(&media.source, out),
+            Part::Native(native) => {
+                let body = ItemBody::Native(native.clone());
+                self.seal("item", native.provider.clone(), json_of(&body), out);
+            }
+            // The protocol has no place for it in an answer.
+            _ => {}
+        }
+    }
+
+    /// A picture that a model made.
+    fn picture(&mut self, source: &MediaSource, out: &mut Vec<u8>) {
+        let MediaSource::Inline(inline) = source else { return };
+        let id = self.mint("ig");
+        let item = json!({
+            "id": id, "type": "image_generation_call", "status": "completed", "result": &*inline.base64,
+        });
+        self.write_whole(&item, out);
+    }
+}
+
+/// The answer as a whole body. It is what the events of the same turn end with.
+#[must_use]
+pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
+    let mut encoder = EventEncoder::new(head.clone());
+    let mut out = Vec::new();
+    for event in events(turn) {
+        encoder.push(&event, &mut out);
+        out.clear();
+    }
+    serde_json::from_slice(&encoder.last).unwrap_or_default()
+}
+
+/// A finished turn, as the events that it could have been.
+fn events(turn: &Turn) -> Vec<TurnEvent> {
+    let mut events = Vec::with_capacity(turn.items.len() + 2);
+    let texts = |body: &ItemBody| matches!(body, ItemBody::Message(_));
+    let last_text = turn.items.iter().rposition(|item| texts(&item.body));
+    for (at, item) in turn.items.iter().enumerate() {
+        let index = u32::try_from(at).unwrap_or(u32::MAX);
+        match &item.body {
+            ItemBody::Message(message) if matches!(message.parts.as_slice(), [Part::Text(_)]) => {
+                let [Part::Text(text)] = message.parts.as_slice() else { continue };
+                let delta = TextDelta { index, text: text.text.to_string() };
+                if turn.stop == StopReason::Refusal && Some(at) == last_text {
+                    events.push(TurnEvent::Refusal(delta));
+                    continue;
+                }
+                if let Some(native) = text.native.clone() {
+                    events.push(TurnEvent::TextState(ReasoningState { index, native }));
+                }
+                events.push(TurnEvent::Text(delta));
+            }
+            ItemBody::Reasoning(reasoning) => {
+                if let Some(native) = reasoning.native.clone() {
+                    events.push(TurnEvent::ReasoningState(ReasoningState { index, native }));
+                }
+                events.push(TurnEvent::Reasoning(TextDelta { index, text: reasoning.text.clone() }));
+            }
+            ItemBody::ToolCall(call) => events.push(TurnEvent::Call(CallDelta {
+                index,
+                provider_id: call.provider_id.clone(),
+                name: Some(call.name.as_str().to_owned()),
+                arguments: call.arguments.as_text().to_owned(),
+                native: call.native.clone(),
+            })),
+            body => events.push(TurnEvent::Whole(Box::new(WholeItem { index, body: body.clone() }))),
+        }
+    }
+    events.extend(turn.usage.map(TurnEvent::Usage));
+    events.push(TurnEvent::Finished(TurnFinished {
+        stop: turn.stop.clone(),
+        provider_state: turn.provider_state.clone(),
+        service_tier: turn.service_tier.clone(),
+        native: turn.native.clone(),
+    }));
+    events
+}
+
+fn json_of(body: &ItemBody) -> Value {
+    serde_json::to_value(body).unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! Errors, for clients of this protocol.
+
+use super::write::{self, Object};
+use crate::sse;
+use placet_core::{ErrorKind, ProviderError};
+use serde_json::{Value, json};
+
+/// An error as the status and body of an answer. `param` is always a text: there are clients that show no message else.
+#[must_use]
+pub fn encode_error(error: &ProviderError) -> (u16, Value) {
+    let (status, kind, code) = words(&error.kind);
+    let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(status);
+    let body = json!({"message": message(error), "type": kind, "param": "", "code": code});
+    (status, json!({ "error": body }))
+}
+
+/// An error as an event of a stream in which nothing else has been said.
+pub fn encode_error_event(error: &ProviderError, out: &mut Vec<u8>) {
+    sse::encode_named_data("error", out, |out| {
+        let mut object = Object::new(out);
+        object.field("type", "error");
+        object.field("sequence_number", &0);
+        object.field("code", code(error));
+        object.field("message", &message(error));
+        object.field("param", "");
+        object.end();
+    });
+}
+
+/// The error of an answer that failed.
+pub(super) fn response_error(error: &ProviderError) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::value(&mut out, &json!({"code": code(error), "message": message(error)}));
+    out
+}
+
+/// The word that clients know an error by.
+fn code(error: &ProviderError) -> &'static str {
+    words(&error.kind).2
+}
+
+/// What it says and, where the other side asks to wait, how long: clients read it there.
+fn message(error: &ProviderError) -> String {
+    match error.retry_after() {
+        Some(wait) if !error.message.to_ascii_lowercase().contains("try again in") => {
+            format!("{} Please try again in {}s.", error.message, wait.as_secs_f64())
+        }
+        _ => error.message.clone(),
+    }
+}
+
+/// The status, type and code of a kind of error.
+fn words(kind: &ErrorKind) -> (u16, &'static str, &'static str) {
+    match kind {
+        ErrorKind::InvalidRequest => (400, "invalid_request_error", "invalid_prompt"),
+        ErrorKind::Unsupported => (400, "invalid_request_error", "unsupported_value"),
+        ErrorKind::ContextLength => (400, "invalid_request_error", "context_length_exceeded"),
+        ErrorKind::ContentFiltered => (400, "invalid_request_error", "content_filter"),
+        ErrorKind::Authentication => (401, "invalid_request_error", "invalid_api_key"),
+        ErrorKind::Permission => (403, "invalid_request_error", "permission_denied"),
+        ErrorKind::NotFound => (404, "invalid_request_error", "model_not_found"),
+        ErrorKind::Conflict => (409, "invalid_request_error", "conflict"),
+        ErrorKind::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
+        ErrorKind::QuotaExhausted => (429, "insufficient_quota", "insufficient_quota"),
+        ErrorKind::LimitReached => (429, "rate_limit_error", "limit_reached"),
+        ErrorKind::Overloaded => (503, "server_error", "server_is_overloaded"),
+        ErrorKind::Timeout => (504, "server_error", "timeout"),
+        ErrorKind::Unavailable | ErrorKind::Network | ErrorKind::Interrupted | ErrorKind::Protocol => {
+            (502, "server_error", "server_error")
+        }
+        _ => (500, "server_error", "server_error"),
+    }
+}

@@ -1,0 +1,332 @@
+//! Tools of ours and of clients: functions, custom tools, namespaces, and tools that come in the middle of a conversation.
+
+use super::hosted;
+use super::parts::{native, rest, word};
+use super::write::{List, Object};
+use super::{Dialect, decode};
+use crate::encoded::Omissions;
+use crate::names::{Names, alias};
+use crate::request::RequestError;
+use crate::tools::object_schema;
+use placet_core::hosted::HostedTool;
+use placet_core::{Effect, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Where the native value of a tool says which item of the conversation brought it: the how-manieth of its kind.
+pub(super) const ADDITIONAL: &str = "additional_tools";
+/// Where the native value of a tool holds the namespace it stands in: an object with `name` and what else it has.
+const NAMESPACE: &str = "namespace";
+
+/// The tools of a client's request.
+#[derive(Default)]
+pub(super) struct Tools {
+    pub(super) functions: Vec<ToolDefinition>,
+    pub(super) hosted: Vec<HostedTool>,
+}
+
+impl Tools {
+    /// Takes the tools of a list: of the request, or of the item of the conversation that `additional` numbers.
+    pub(super) fn take(
+        &mut self,
+        list: &Value,
+        place: &str,
+        additional: Option<usize>,
+        provider: &ProviderId,
+    ) -> Result<(), RequestError> {
+        let list = match list {
+            Value::Null => return Ok(()),
+            Value::Array(list) => list,
+            _ => return Err(RequestError::field(place, "expected a list of tools")),
+        };
+        for (i, tool) in list.iter().enumerate() {
+            let place = format!("{place}[{i}]");
+            let Some(map) = tool.as_object() else {
+                return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
+            };
+            match word(map, "type") {
+                Some("function" | "custom") => self.function(map, &place, None, additional, provider)?,
+                Some("namespace") => {
+                    let Some(name) = word(map, "name") else {
+                        return Err(RequestError::field(format!("{place}.name"), "expected the namespace's name"));
+                    };
+                    let space = rest(map, &["type", "tools"]);
+                    let inner = map.get("tools").and_then(Value::as_array).into_iter().flatten();
+                    for (j, tool) in inner.enumerate() {
+                        let place = format!("{place}.tools[{j}]");
+                        let Some(map) = tool.as_object() else {
+                            return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
+                        };
+                        self.function(map, &place, Some((name, &space)), additional, provider)?;
+                    }
+                }
+                _ => self.hosted.push(hosted::decode(map, additional, provider)),
+            }
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        map: &Map<String, Value>,
+        place: &str,
+        space: Option<(&str, &Map<String, Value>)>,
+        additional: Option<usize>,
+        provider: &ProviderId,
+    ) -> Result<(), RequestError> {
+        // The older form, in which the chat protocol has them.
+        let inner = map.get("function").and_then(Value::as_object);
+        let said = inner.unwrap_or(map);
+        let Some(bare) = word(said, "name") else {
+            return Err(RequestError::field(format!("{place}.name"), "expected the tool's name"));
+        };
+        let is_custom = word(map, "type") == Some("custom");
+        let mut value =
+            rest(said, &["type", "name", "description", "parameters", "strict", NAMESPACE, ADDITIONAL, "function"]);
+        let schema = if is_custom {
+            value.insert("type".into(), "custom".into());
+            json!({
+                "type": "object",
+                "properties": {"input": {"type": "string", "description": "The whole input, as free text."}},
+                "required": ["input"],
+                "additionalProperties": false,
+            })
+        } else {
+            let parameters = said.get("parameters").filter(|schema| schema.is_object()).cloned();
+            parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}))
+        };
+        let mut name = bare.to_owned();
+        if let Some((space_name, space)) = space {
+            name = self.free_name(space_name, bare);
+            value.insert(NAMESPACE.into(), Value::Object(space.clone()));
+            value.insert("name".into(), bare.into());
+        }
+        if let Some(number) = additional {
+            value.insert(ADDITIONAL.into(), number.into());
+        }
+        let description = word(said, "description").unwrap_or_default();
+        let mut tool = ToolDefinition::new(name, description, Schema::new(schema), Effect::Once);
+        tool.strict = said.get("strict").and_then(Value::as_bool);
+        tool.native = native(provider, value);
+        self.functions.push(tool);
+        Ok(())
+    }
+
+    /// The name of a tool of a namespace: `namespace__tool`, unless a tool of that name stands there already.
+    fn free_name(&self, space: &str, bare: &str) -> String {
+        let name = format!("{space}__{bare}");
+        let is_taken = self.functions.iter().any(|tool| tool.name.as_str() == name);
+        if is_taken { format!("{space}.{bare}") } else { name }
+    }
+}
+
+/// How a tool goes by on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WireName<'a> {
+    pub(super) namespace: Option<&'a str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) is_custom: bool,
+}
+
+/// What only this provider understands of a tool.
+fn own<'a>(tool: &'a ToolDefinition, provider: &ProviderId) -> Option<&'a Map<String, Value>> {
+    tool.native.as_ref().filter(|native| native.provider == *provider)?.value.as_object()
+}
+
+fn wire_name<'a>(tool: &'a ToolDefinition, provider: &ProviderId, dialect: &Dialect) -> WireName<'a> {
+    let own = own(tool, provider);
+    let namespace = own
+        .and_then(|own| own.get(NAMESPACE)?.as_object())
+        .and_then(|space| word(space, "name"))
+        .filter(|_| dialect.namespaces);
+    let bare = own.and_then(|own| word(own, "name")).filter(|_| namespace.is_some());
+    WireName {
+        namespace,
+        name: alias(bare.unwrap_or(tool.name.as_str())),
+        is_custom: dialect.custom_tools && own.and_then(|own| word(own, "type")) == Some("custom"),
+    }
+}
+
+/// How the tools of a request go by on the wire.
+pub(super) fn wire_names<'a>(request: &'a TurnRequest, dialect: &Dialect) -> HashMap<&'a str, WireName<'a>> {
+    let names = request.tools.iter().map(|tool| (tool.name.as_str(), wire_name(tool, &dialect.provider, dialect)));
+    names.collect()
+}
+
+/// The names that an answer is to be read with.
+pub(super) fn names(request: &TurnRequest, dialect: &Dialect) -> Names {
+    let mut names = Names::of(request.tools.iter().map(|tool| &tool.name));
+    for tool in &request.tools {
+        let wire = wire_name(tool, &dialect.provider, dialect);
+        if let Some(namespace) = wire.namespace {
+            names.note_in(namespace, &wire.name, tool.name.clone());
+        }
+    }
+    names
+}
+
+/// Writes the tools of a request: those that stand in no item of the conversation, or those of one such item.
+pub(super) fn write_tools(
+    request: &TurnRequest,
+    additional: Option<u64>,
+    dialect: &Dialect,
+    omitted: &mut Omissions,
+    list: &mut List<'_>,
+) {
+    let number = |tool: &ToolDefinition| own(tool, &dialect.provider).and_then(|own| own.get(ADDITIONAL)?.as_u64());
+    let tools = request.tools.iter().filter(|tool| number(tool) == additional);
+    let mut tools = tools.peekable();
+    let space = |tool: &ToolDefinition| {
+        let space = own(tool, &dialect.provider)?.get(NAMESPACE)?.as_object()?.clone();
+        dialect.namespaces.then_some(space)
+    };
+    while let Some(tool) = tools.next() {
+        let Some(shared) = space(tool) else {
+            write_function(tool, dialect, omitted, list.next());
+            continue;
+        };
+        let mut object = Object::new(list.next());
+        object.field("type", "namespace");
+        object.merge(&shared, &[]);
+        let mut inner = List::new(object.key("tools"));
+        write_function(tool, dialect, omitted, inner.next());
+        while let Some(tool) = tools.next_if(|tool| space(tool).as_ref() == Some(&shared)) {
+            write_function(tool, dialect, omitted, inner.next());
+        }
+        inner.end();
+        object.end();
+    }
+}
+
+fn write_function(tool: &ToolDefinition, dialect: &Dialect, omitted: &mut Omissions, out: &mut Vec<u8>) {
+    if tool.cache.is_some() {
+        omitted.add("tool.cache", "this protocol marks no tool");
+    }
+    let none = Map::new();
+    let own = match &tool.native {
+        Some(native) if native.provider != dialect.provider => {
+            omitted.add("tool.native", "it belongs to another provider");
+            &none
+        }
+        Some(native) => native.value.as_object().unwrap_or(&none),
+        None => &none,
+    };
+    let wire = wire_name(tool, &dialect.provider, dialect);
+    let mut object = Object::new(out);
+    object.field("type", if wire.is_custom { "custom" } else { "function" });
+    object.field("name", &wire.name);
+    if !tool.description.is_empty() || !wire.is_custom {
+        object.field("description", &tool.description);
+    }
+    let mut known = vec!["type", "name", "description", NAMESPACE, ADDITIONAL];
+    if wire.is_custom {
+        object.merge(own, &known);
+        return object.end();
+    }
+    if own.get("type").is_some_and(|kind| kind == "custom") {
+        if own.contains_key("format") {
+            omitted.add("tool.native", "the server takes no grammar");
+        }
+        known.push("format");
+    }
+    let mut schema = object_schema(&tool.schema);
+    if !dialect.closed_schemas {
+        open_schema(&mut schema);
+    }
+    object.field("parameters", &schema);
+    // The protocol takes an absent one for `true`.
+    if dialect.strict_tools {
+        object.field("strict", &tool.strict.unwrap_or(false));
+    } else if tool.strict == Some(true) {
+        omitted.add("tool.strict", "the server does not hold a model to a tool's schema");
+    }
+    known.extend(["parameters", "strict"]);
+    object.merge(own, &known);
+    object.end();
+}
+
+/// Takes `additionalProperties: false` out, at every depth.
+fn open_schema(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("additionalProperties") == Some(&Value::Bool(false)) {
+                map.shift_remove("additionalProperties");
+            }
+            map.values_mut().for_each(open_schema);
+        }
+        Value::Array(list) => list.iter_mut().for_each(open_schema),
+        _ => {}
+    }
+}
+
+/// What a client calls the tools that it declared: for writing calls of them in its own words.
+#[derive(Debug, Default)]
+pub(super) struct ClientTools(HashMap<ToolName, ClientTool>);
+
+/// How a client calls one of its tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientTool {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    pub(super) is_custom: bool,
+}
+
+impl ClientTools {
+    /// The tools of a client's request, wherever they stand in it.
+    pub(super) fn of(body: Option<&Value>) -> Self {
+        let Some(body) = body else { return ClientTools::default() };
+        let provider = ProviderId::new("client");
+        let mut tools = Tools::default();
+        let in_items = body.get("input").and_then(Value::as_array).into_iter().flatten();
+        let lists = std::iter::once(body).chain(in_items.filter(|item| item["type"] == ADDITIONAL));
+        for list in lists.filter_map(|place| place.get("tools")) {
+            // What is wrong was said where the request was read.
+            let _ = tools.take(list, "tools", None, &provider);
+        }
+        let dialect = Dialect::new(provider.clone());
+        let found = tools.functions.iter().filter_map(|tool| {
+            let own = own(tool, &provider);
+            let wire = wire_name(tool, &provider, &dialect);
+            if wire.namespace.is_none() && !wire.is_custom {
+                return None;
+            }
+            let name = own.and_then(|own| word(own, "name")).unwrap_or(tool.name.as_str()).to_owned();
+            let namespace = wire.namespace.map(str::to_owned);
+            Some((tool.name.clone(), ClientTool { name, namespace, is_custom: wire.is_custom }))
+        });
+        ClientTools(found.collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&ClientTool> {
+        self.0.get(&ToolName::new(name))
+    }
+
+    /// The tool that a client calls so, and our name of it.
+    pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> Option<(ToolName, &ClientTool)> {
+        let mut tools = self.0.iter();
+        let found = tools.find(|(_, tool)| tool.name == name && tool.namespace.as_deref() == namespace);
+        found.map(|(name, tool)| (name.clone(), tool))
+    }
+}
+
+/// The input of a custom tool, from the arguments that stand for it; arguments of another form are the input themselves.
+pub(super) fn custom_input(arguments: &str) -> Cow<'_, str> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Input {
+        input: String,
+    }
+    match serde_json::from_str::<Input>(arguments) {
+        Ok(Input { input }) => Cow::Owned(input),
+        Err(_) => Cow::Borrowed(arguments),
+    }
+}
+
+/// The arguments that stand for the input of a custom tool.
+pub(super) fn custom_arguments(input: &str) -> String {
+    let mut out = decode::INPUT_OPENS.trim_end_matches('"').as_bytes().to_vec();
+    super::write::value(&mut out, input);
+    out.push(b'}');
+    String::from_utf8(out).unwrap_or_default()
+}
