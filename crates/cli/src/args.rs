@@ -66,6 +66,13 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// Look at this machine: store, models, sandbox
     Doctor(DoctorArgs),
+    /// Serve models to any client: a gateway that speaks every provider's protocol
+    Serve(ServeArgs),
+    /// Check a configuration, and say everything that is wrong with it
+    Check(CheckArgs),
+    /// Make keys for the gateway
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -244,6 +251,35 @@ pub(crate) enum ToolForm {
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The configuration [default: PLACET_CONFIG, else placet.toml here, else what the environment knows]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Listen here instead of where the configuration says [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration [default: PLACET_CONFIG, else placet.toml here, else what the environment knows]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key, and show it with what to write into placet.toml
+    New {
+        /// What to call it
+        #[arg(default_value = "mine")]
+        name: String,
+    },
+    /// Print the SHA-256 of a key from standard input
+    Hash,
 }
 
 /// Reads a temperature: a number from 0 on.

@@ -64,13 +64,13 @@ impl House {
     }
 
     #[cfg(feature = "postgres")]
-    async fn connect(&self, url: &Secret) -> Result<SharedStore, Failure> {
+    pub(crate) async fn connect(&self, url: &Secret) -> Result<SharedStore, Failure> {
         let options = placet_store::PostgresOptions::default();
         Ok(Arc::new(placet_store::PostgresStore::connect(url.expose(), options, &self.env).await?))
     }
 
     #[cfg(not(feature = "postgres"))]
-    async fn connect(&self, _url: &Secret) -> Result<SharedStore, Failure> {
+    pub(crate) async fn connect(&self, _url: &Secret) -> Result<SharedStore, Failure> {
         Err(Failure::new(Code::Usage, "this program was built without PostgreSQL")
             .hint("leave --store out, or build it with the feature `postgres`"))
     }

@@ -63,6 +63,9 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Audit(command) => commands::audit::audit(&house, command).await,
         Command::Tools(args) => commands::tools::tools(&house, args).await,
         Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
+        Command::Serve(args) => commands::serve::serve(&house, args).await,
+        Command::Check(args) => commands::check::check(&house, args),
+        Command::Keys(command) => commands::keys::keys(&house, command),
         Command::Completions { .. } => Ok(()),
     }
 }

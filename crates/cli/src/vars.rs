@@ -4,6 +4,8 @@
 pub(crate) const PLACET_HOME: &str = "PLACET_HOME";
 /// The database that keeps runs, where it is no file. The same as `--store`; may hold a password.
 pub(crate) const PLACET_STORE: &str = "PLACET_STORE";
+/// The gateway's configuration. The same as `--config`.
+pub(crate) const PLACET_CONFIG: &str = "PLACET_CONFIG";
 /// The model to ask. The same as `--model`.
 pub(crate) const PLACET_MODEL: &str = "PLACET_MODEL";
 /// Set to anything but nothing: no colours (see no-color.org).

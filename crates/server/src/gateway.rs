@@ -59,6 +59,25 @@ pub struct Gateway {
     draining: AtomicBool,
 }
 
+/// What a gateway serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// Models by the names that clients use, each with the provider that answers.
+    pub named: Vec<ServedFrom>,
+    /// Providers whose models may be asked for by their own names, each with its address.
+    pub open: Vec<ServedFrom>,
+}
+
+/// One thing that is served, and from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedFrom {
+    /// What.
+    pub id: String,
+    /// From where.
+    pub from: String,
+}
+
 /// What a gateway is made of beside its configuration.
 pub struct Parts {
     /// Time, randomness, identity and tasks.
@@ -138,17 +157,14 @@ impl Gateway {
         Ok(notes)
     }
 
-    /// The models that are served by name, each with who answers, and the providers whose models are served by their own
-    /// names.
+    /// What is served, and from where.
     #[must_use]
-    pub fn served(&self) -> (Vec<(String, String)>, Vec<(String, String)>) {
+    pub fn served(&self) -> Served {
         let snapshot = self.snapshot();
-        let listed = snapshot.routing.listed().into_iter().map(|one| (one.id, one.owner)).collect();
-        let open = match snapshot.routing.is_open() {
-            true => snapshot.routing.upstreams().map(|one| (one.id.to_string(), one.base_url.to_string())).collect(),
-            false => Vec::new(),
-        };
-        (listed, open)
+        let source = |id: String, from: String| ServedFrom { id, from };
+        let named = snapshot.routing.listed().into_iter().map(|one| source(one.id, one.owner)).collect();
+        let upstreams = snapshot.routing.upstreams().filter(|_| snapshot.routing.is_open());
+        Served { named, open: upstreams.map(|one| source(one.id.to_string(), one.base_url.to_string())).collect() }
     }
 
     /// No longer ready: whoever balances load sends no more.

@@ -39,7 +39,7 @@ pub use config::{
     AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, KeyEntry, Limits, ModelEntry, Problem,
     ProviderEntry, RouteEntry, Strategy, TargetEntry,
 };
-pub use gateway::{Gateway, Parts, ReloadError, reload};
+pub use gateway::{Gateway, Parts, ReloadError, Served, ServedFrom, reload};
 pub use ledger::{Ledger, LedgerLine, read_ledger};
 pub use limiter::{Asked, Limiter, Reservation, Spent, Unlimited};
 pub use listen::Listener;

@@ -422,7 +422,7 @@ pub(crate) fn has_type(headers: &HeaderMap, kind: &[u8]) -> bool {
 /// What sort of failure a status is.
 pub(crate) fn class_of(status: StatusCode, body: &[u8]) -> Option<ErrorClass> {
     match status.as_u16() {
-        401 | 402 | 403 => Some(ErrorClass::Credential),
+        401..=403 => Some(ErrorClass::Credential),
         404 => Some(ErrorClass::NotFound),
         408 => Some(ErrorClass::Timeout),
         429 => {

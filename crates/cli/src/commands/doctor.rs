@@ -6,8 +6,8 @@ use crate::house::House;
 use crate::models::{self, Found};
 use crate::output::{Output, Tone, printable};
 use crate::vars;
-use placet_models::vendor_base_url;
 use placet_models::vendor::VENDORS;
+use placet_models::vendor_base_url;
 use serde::Serialize;
 
 /// One thing that was looked at.

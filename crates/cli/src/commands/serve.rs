@@ -1,0 +1,202 @@
+//! `placet serve`: the gateway, until it is asked to stop.
+
+use crate::args::ServeArgs;
+use crate::commands::check::{config_file, wrong};
+use crate::failure::{Code, Done, Failure};
+use crate::house::House;
+use crate::interrupt::Interrupts;
+use crate::output::{Tone, printable};
+use crate::vars;
+use placet_models::Lookup;
+use placet_net::{Client, ClientOptions, ProxySettings};
+use placet_server::{Config, Gateway, Listener, Parts, reload};
+use placet_store::{SharedStore, SqliteOptions, SqliteStore};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio_util::sync::CancellationToken;
+
+/// How often the configuration's file is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// How many models are shown at start.
+const SHOWN: usize = 5;
+
+pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
+    let lookup: Lookup = Arc::new(|name: &str| vars::var(name));
+    let file = config_file(args.config.as_deref())?;
+    let mut config = match &file {
+        Some(file) => Config::read(file, &lookup),
+        None => Config::discovered(&lookup),
+    }
+    .map_err(|error| wrong(&error))?;
+    if let Some(listen) = args.listen {
+        if config.keys.is_empty() && !listen.ip().is_loopback() {
+            return Err(Failure::new(
+                Code::Usage,
+                format!("{listen} can be reached from other machines, and no key is set"),
+            )
+            .hint("add a key with [keys.NAME] in the configuration, or listen on 127.0.0.1"));
+        }
+        config.listen = listen;
+    }
+    let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
+    let client = Client::new(ClientOptions::default().proxies(proxies), house.env.clone())?;
+    let store = open(house, &config).await?;
+    let place = store.describe();
+    let parts = Parts {
+        env: house.env.clone(),
+        client,
+        store,
+        tenant: house.tenant.clone(),
+        mounts: Vec::new(),
+        limiter: None,
+    };
+    let listener = Listener::bind(config.listen).await.map_err(|error| {
+        Failure::new(Code::Failed, format!("{} cannot be listened on: {error}", config.listen))
+            .hint("something else may listen there already; --listen 127.0.0.1:0 takes any free port")
+    })?;
+    let mut interrupts = Interrupts::new();
+    let gateway = Gateway::new(config, parts)?;
+    told(house, &gateway, &listener, &place);
+    let stop = CancellationToken::new();
+    let watching =
+        house.env.spawn("configuration", watch(house.env.clone(), house.output, gateway.clone(), lookup, file));
+    let serving = listener.serve(gateway, stop.clone());
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = interrupts.next() => {
+            house.output.note("stopping: answers that have begun go on to their end; again to stop at once");
+            stop.cancel();
+            tokio::select! {
+                () = &mut serving => {}
+                () = interrupts.next() => {}
+            }
+        }
+    }
+    watching.abort();
+    Ok(())
+}
+
+async fn open(house: &House, config: &Config) -> Result<SharedStore, Failure> {
+    match &config.store {
+        None => house.open_store().await,
+        Some(url) if url.starts_with("postgres") => {
+            house.connect(&placet_core::Secret::new("store.url_env", url)).await
+        }
+        Some(path) => {
+            let path = PathBuf::from(path);
+            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                crate::home::ensure(folder)?;
+            }
+            Ok(Arc::new(SqliteStore::open(path, SqliteOptions::new(house.env.clock().clone()))?))
+        }
+    }
+}
+
+/// Where it listens, which models it serves and from where.
+fn told(house: &House, gateway: &Gateway, listener: &Listener, store: &str) {
+    let output = &house.output;
+    let config = gateway.config();
+    let served = gateway.served();
+    let url = format!("http://{}", listener.address());
+    if output.json {
+        let models: Vec<_> =
+            served.named.iter().map(|model| serde_json::json!({"id": model.id, "from": model.from})).collect();
+        let open: Vec<_> =
+            served.open.iter().map(|one| serde_json::json!({"provider": one.id, "from": one.from})).collect();
+        output.json_line(&serde_json::json!({
+            "listening": url, "models": models, "open": open, "keys": config.keys.len(), "store": store,
+            "config": config.file,
+        }));
+        return;
+    }
+    let source = match &config.file {
+        Some(file) => file.display().to_string(),
+        None => "no file; what the environment knows".to_owned(),
+    };
+    output.line(&format!("{} listens on {}", output.paint(Tone::Good, "placet"), output.paint(Tone::Strong, &url)));
+    for model in served.named.iter().take(SHOWN) {
+        output.line(&format!(
+            "  {}  from {}",
+            output.paint(Tone::Strong, &printable(&model.id)),
+            printable(&model.from)
+        ));
+    }
+    if served.named.len() > SHOWN {
+        output.line(&format!("  and {} more: GET {url}/v1/models", served.named.len() - SHOWN));
+    }
+    if !served.open.is_empty() {
+        let open: Vec<String> = served.open.iter().map(|one| format!("{} ({})", one.id, one.from)).collect();
+        output.line(&printable(&format!("  any model of {}", open.join(", "))));
+    }
+    let keys = match config.keys.len() {
+        0 => "no key is needed, from this machine alone".to_owned(),
+        1 => "1 key".to_owned(),
+        count => format!("{count} keys"),
+    };
+    output.line(&output.paint(Tone::Quiet, &printable(&format!("  configuration: {source}; {keys}; store: {store}"))));
+}
+
+/// Puts a changed configuration in force, when its file changes or the process is told to look.
+async fn watch(
+    env: placet_core::Env,
+    output: crate::output::Output,
+    gateway: Arc<Gateway>,
+    lookup: Lookup,
+    file: Option<PathBuf>,
+) {
+    let mut told = Hangups::new();
+    let mut before = stamp(file.as_deref());
+    loop {
+        let is_told = tokio::select! {
+            () = told.next() => true,
+            () = env.sleep(LOOK), if file.is_some() => false,
+        };
+        let now = stamp(file.as_deref());
+        if !is_told && now == before {
+            continue;
+        }
+        before = now;
+        match reload(&gateway, &lookup) {
+            Ok(notes) => {
+                output.note("the configuration was read again and is in force");
+                notes.iter().for_each(|note| output.note(&printable(note)));
+            }
+            Err(error) => output.note(&printable(&format!("the configuration stays as it was: {error}"))),
+        }
+    }
+}
+
+fn stamp(file: Option<&std::path::Path>) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(file?).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Hears `SIGHUP`.
+struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangups {
+    fn new() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Hangups { signal: signal(SignalKind::hangup()).ok() }
+        }
+        #[cfg(not(unix))]
+        Hangups {}
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}
