@@ -1,0 +1,8 @@
+//! The gateway on a port of this machine, with clients that write every byte themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod door;
+mod hostile;
+mod passing;
+mod routes;
+mod support;

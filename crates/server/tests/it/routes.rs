@@ -1,0 +1,96 @@
+//! Several targets behind one name, and configurations that change.
+
+use crate::support::serve;
+use placet_core::Env;
+use placet_server::Config;
+use placet_testkit::upstream::{Answer, Upstream};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+
+async fn upstream(answers: impl IntoIterator<Item = Answer>) -> Upstream {
+    Upstream::start(&Env::system(), answers).await.unwrap()
+}
+
+fn good(text: &str) -> Answer {
+    Answer::json(200, &json!({"said": text, "usage": {"prompt_tokens": 1, "completion_tokens": 1}}))
+}
+
+fn two(a: &Upstream, b: &Upstream, more: &str) -> String {
+    format!(
+        "[providers.a]\nbase_url = \"{}\"\n[providers.b]\nbase_url = \"{}\"\n[routes.safe]\ntargets = [\"a:one\", \"b:two\"]\n{more}\n",
+        a.url("v1"),
+        b.url("v1")
+    )
+}
+
+const ASKED: &str = r#"{"model":"safe","messages":[{"role":"user","content":"hi"}]}"#;
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn the_next_target_answers_where_the_first_one_cannot() {
+    let a = upstream([
+        Answer::json(529, &json!({"error": {"message": "full"}})),
+        Answer::refused(),
+        Answer::json(400, &json!({"error": {"message": "no"}})),
+    ])
+    .await;
+    let b = upstream([good("b"), good("b")]).await;
+    let served = serve(&two(&a, &b, "pin = \"0s\"")).await;
+    for _ in 0..2 {
+        let answer = served.post(CHAT, ASKED).await;
+        assert_eq!((answer.status, answer.json()["said"].as_str()), (200, Some("b")));
+        assert_eq!(answer.header("x-placet-provider"), Some("b"));
+    }
+    assert_eq!(served.post(CHAT, ASKED).await.status, 400, "what the client got wrong is nobody else's to answer");
+    assert_eq!(b.received()[0].json()["model"], "two");
+    let ledger = served.ledger().await;
+    let seen: Vec<(u32, &str)> = ledger.iter().map(|line| (line.fallbacks, &*line.provider)).collect();
+    assert_eq!(seen, [(1, "b"), (1, "b"), (0, "a")]);
+}
+
+#[tokio::test]
+async fn only_the_named_kinds_of_errors_lead_on() {
+    let a = upstream([Answer::json(500, &json!({"error": {"message": "oh"}}))]).await;
+    let b = upstream([]).await;
+    let served = serve(&two(&a, &b, "on = [\"rate_limited\"]")).await;
+    assert_eq!(served.post(CHAT, ASKED).await.status, 500);
+    assert!(b.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_conversation_stays_with_its_target() {
+    let a = upstream([Answer::json(503, &json!({})), good("a")]).await;
+    let b = upstream([good("b"), good("b")]).await;
+    let served = serve(&two(&a, &b, "")).await;
+    for _ in 0..2 {
+        assert_eq!(served.post(CHAT, ASKED).await.json()["said"], "b", "where it went, it stays");
+    }
+    let other = ASKED.replace("hi", "another beginning");
+    assert_eq!(served.post(CHAT, &other).await.json()["said"], "a");
+}
+
+#[tokio::test]
+async fn a_target_that_fails_again_and_again_is_left_alone() {
+    let a = upstream((0..5).map(|_| Answer::json(500, &json!({})))).await;
+    let b = upstream((0..7).map(|_| good("b"))).await;
+    let served = serve(&two(&a, &b, "pin = \"0s\"")).await;
+    for _ in 0..7 {
+        assert_eq!(served.post(CHAT, ASKED).await.json()["said"], "b");
+    }
+    assert_eq!(a.received().len(), 5);
+}
+
+#[tokio::test]
+async fn a_new_configuration_is_put_in_force_whole() {
+    let a = upstream([good("a")]).await;
+    let b = upstream([good("b")]).await;
+    let served = serve(&two(&a, &b, "")).await;
+    assert_eq!(served.post(CHAT, ASKED).await.json()["said"], "a");
+    let text = format!("[providers.b]\nbase_url = \"{}\"\n[models.safe]\ntarget = \"b:new\"\n", b.url("v1"));
+    let lookup: placet_models::Lookup = Arc::new(|_: &str| None);
+    let notes = served.gateway.reload(Config::parse(&text, "test", Path::new("."), &lookup).unwrap()).unwrap();
+    assert!(notes.iter().any(|note| note.contains("server.listen")), "{notes:?}");
+    assert_eq!(served.post(CHAT, ASKED).await.json()["said"], "b");
+    assert_eq!(b.received()[0].json()["model"], "new");
+}

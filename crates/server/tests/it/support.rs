@@ -1,0 +1,142 @@
+//! A gateway, and a client that is a socket.
+
+use placet_core::Env;
+use placet_net::{Client, ClientOptions};
+use placet_server::{Config, Gateway, LedgerLine, Listener, Parts, read_ledger};
+use placet_store::{MemoryStore, SharedStore, Tenant};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) gateway: Arc<Gateway>,
+    store: SharedStore,
+    stop: CancellationToken,
+    task: Option<placet_core::env::Task>,
+}
+
+pub(crate) async fn serve(config: &str) -> Served {
+    let env = Env::system();
+    let config = format!("[server]\nlisten = \"127.0.0.1:0\"\n{config}");
+    let lookup: placet_models::Lookup =
+        Arc::new(|name: &str| (name == "SECRET").then(|| "sk-very-secret-value".to_owned()));
+    let config = Config::parse(&config, "test", Path::new("."), &lookup).unwrap();
+    let listener = Listener::bind(config.listen).await.unwrap();
+    let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
+    let parts = Parts {
+        client: Client::new(ClientOptions::default(), env.clone()).unwrap(),
+        store: store.clone(),
+        tenant: Tenant::new("test"),
+        mounts: Vec::new(),
+        limiter: None,
+        env: env.clone(),
+    };
+    let gateway = Gateway::new(config, parts).unwrap();
+    let address = listener.address();
+    let stop = CancellationToken::new();
+    let task = env.spawn("gateway", listener.serve(gateway.clone(), stop.clone()));
+    Served { address, gateway, store, stop, task: Some(task) }
+}
+
+impl Served {
+    /// Stops the gateway and gives its ledger.
+    pub(crate) async fn ledger(mut self) -> Vec<LedgerLine<'static>> {
+        self.stop.cancel();
+        self.task.take().unwrap().join().await.unwrap();
+        read_ledger(&self.store, &Tenant::new("test"), 0, 1000).await.unwrap().1
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.post_with(path, "", body).await
+    }
+
+    /// `headers`: whole lines.
+    pub(crate) async fn post_with(&self, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n",
+            self.address
+        );
+        self.raw(&[head.as_bytes(), body.as_bytes()].concat()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> Answer {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}\r\n", self.address);
+        self.raw(head.as_bytes()).await
+    }
+
+    /// Sends bytes and reads until the other side closes.
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // A gateway that has read enough may close before everything is written.
+        let _ = stream.write_all(bytes).await;
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all).await;
+        Answer::read(&all)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+    /// Whether a chunked body had its end.
+    pub(crate) is_whole: bool,
+}
+
+impl Answer {
+    fn read(all: &[u8]) -> Self {
+        let end = all.windows(4).position(|window| window == b"\r\n\r\n").map_or(all.len(), |at| at + 4);
+        let head = String::from_utf8_lossy(&all[..end]).to_ascii_lowercase();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        let mut rest = &all[end..];
+        if !head.contains("transfer-encoding: chunked") {
+            return Answer { status, head, body: rest.to_vec(), is_whole: true };
+        }
+        let mut body = Vec::new();
+        let mut is_whole = false;
+        while let Some(line) = rest.windows(2).position(|window| window == b"\r\n") {
+            let length = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+            if length == 0 {
+                is_whole = true;
+                break;
+            }
+            let from = line + 2;
+            body.extend_from_slice(&rest[from..(from + length).min(rest.len())]);
+            rest = rest.get(from + length + 2..).unwrap_or_default();
+        }
+        Answer { status, head, body, is_whole }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// A provider `mine` at `url`, with more lines of configuration.
+pub(crate) fn provider(url: &str, protocols: &str, more: &str) -> String {
+    format!("{more}\n[providers.mine]\nbase_url = \"{url}\"\nprotocols = [{protocols}]\nkey_env = \"SECRET\"\n")
+}
