@@ -1,7 +1,7 @@
 //! What is asked beside turns: counts of tokens, embeddings, kept answers.
 
 use crate::body::Body;
-use crate::endpoint::{Endpoint, ResponseAction};
+use crate::endpoint::Endpoint;
 use crate::gateway::{Gateway, Heading, PROVIDER, ROUTE, Snapshot};
 use crate::headers::{answer_headers, request_headers};
 use crate::metrics::Outcome;
@@ -118,19 +118,6 @@ impl Gateway {
         let mut response = crate::gateway::json(&value);
         response.headers_mut().insert("x-placet-estimated", HeaderValue::from_static("input_tokens"));
         Ok(response)
-    }
-
-    /// A kept answer.
-    pub(crate) async fn kept(
-        &self,
-        heading: &Heading,
-        principal: &Principal,
-        id: &str,
-        action: ResponseAction,
-    ) -> Result<Response<Body>, Refusal> {
-        let _ = (heading, principal, action);
-        let shown: String = id.chars().take(100).collect();
-        Err(Refusal::not_found(format!("no answer `{shown}` is kept here")))
     }
 }
 

@@ -1,33 +1,283 @@
-//! A turn whose target speaks another protocol than the client.
+//! A turn whose target speaks another protocol than the client, or none: decoded, asked, and encoded as the client speaks.
 
 use crate::account::Account;
-use crate::body::Body;
-use crate::gateway::{Gateway, Snapshot};
+use crate::body::{Body, Broken};
+use crate::config::ErrorClass;
+use crate::gateway::{Gateway, OMITTED, Snapshot};
+use crate::kept::Keeping;
+use crate::metrics::Outcome;
 use crate::refusal::Refusal;
-use crate::routing::{Route, Target};
+use crate::routing::{Asked, Route, Target};
+use crate::speech::{Encoder, answer_id, decode_request, encode_response, nobody};
 use crate::turn::{Missed, TurnAsked};
-use http::Response;
-use placet_core::ErrorKind;
-use std::sync::Arc;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use placet_core::event::RetryStarted;
+use placet_core::{Accumulator, ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
+use placet_models::{AskContext, AskObserver, TurnStream};
+use placet_wire::AnswerHead;
+use placet_wire::passing::Speech;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio_util::sync::CancellationToken;
+
+/// How many bytes are written at once at most; what is there together is sent together.
+const MOST_AT_ONCE: usize = 32 << 10;
+/// How much of what was left out is told in a header.
+const MOST_OMITTED: usize = 2048;
+
+/// Hears what was left out of a request.
+#[derive(Debug)]
+struct Hearing {
+    omitted: Mutex<Vec<String>>,
+    /// On a strict route nothing is sent once something was left out.
+    strict: Option<CancellationToken>,
+}
+
+impl AskObserver for Hearing {
+    fn retrying(&self, _: &RetryStarted) {}
+
+    fn omitted(&self, what: &str) {
+        self.omitted.lock().unwrap_or_else(PoisonError::into_inner).push(what.to_owned());
+        if let Some(cancel) = &self.strict {
+            cancel.cancel();
+        }
+    }
+}
+
+impl Hearing {
+    fn told(&self) -> String {
+        self.omitted.lock().unwrap_or_else(PoisonError::into_inner).join("; ")
+    }
+}
 
 impl Gateway {
     pub(crate) async fn translate(
         self: &Arc<Self>,
         _snapshot: &Snapshot,
-        _route: &Arc<Route>,
+        route: &Arc<Route>,
         target: &Target,
         asked: &TurnAsked,
-        _account: &mut Option<Account>,
+        account: &mut Option<Account>,
     ) -> Result<Response<Body>, Missed> {
-        let message = format!(
-            "{} is not asked in {} by this version; use an endpoint of its own protocol",
-            target.provider, asked.speech
-        );
-        Err(Missed {
-            refusal: Refusal::new(400, ErrorKind::Unsupported, message),
-            class: None,
-            wait: None,
-            response: None,
-        })
+        let provider = match &target.asked {
+            Asked::Local(provider) => provider.clone(),
+            Asked::Upstream(upstream) => upstream.provider.clone().ok_or_else(|| {
+                let message = format!("{} is not asked in {} by this version", upstream.id, asked.speech);
+                Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message))
+            })?,
+        };
+        let Some(noted) = account.as_mut() else { return Err(Missed::gone()) };
+        let key = noted.principal.key.clone();
+        let (body, keeping) = self.with_kept(asked, &key).await.map_err(Missed::refused)?;
+        let decoded = decode_request(asked.speech, &body, &self.env).map_err(|error| Missed::refused(error.into()))?;
+        let head = AnswerHead {
+            id: answer_id(asked.speech, noted.id.as_str()),
+            model: noted.model.as_deref().unwrap_or(&route.name).to_owned(),
+            created: u64::try_from(self.env.now().as_millis() / 1000).unwrap_or(0),
+            provider: nobody(),
+            stream_usage: decoded.stream_usage,
+            request: (asked.speech == Speech::OpenaiResponses).then(|| Arc::new(decoded.body)),
+        };
+        let mut request = decoded.request;
+        request.model = target.model.to_string();
+        noted.tools = request.tools.iter().map(|tool| tool.name.as_str().to_owned()).collect();
+        let cancel = CancellationToken::new();
+        let hearing = Arc::new(Hearing { omitted: Mutex::default(), strict: route.strict.then(|| cancel.clone()) });
+        let context = AskContext { env: self.env.clone(), cancel, observer: Some(hearing.clone()) };
+        let answered = provider.ask(Arc::new(request), context).await;
+        let omitted = hearing.told();
+        if route.strict && !omitted.is_empty() {
+            let message =
+                format!("the model behind this name cannot take what was asked, and the route is strict: {omitted}");
+            return Err(Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message)));
+        }
+        let events = answered.map_err(|error| Missed::provider(&error))?;
+        let owner = provider.id().clone();
+        let mut response = if asked.stream {
+            let Some(account) = account.take() else { return Err(Missed::gone()) };
+            self.streamed(asked.speech, head, events, account, keeping, owner)
+        } else {
+            self.whole(asked.speech, &head, events, account, keeping, &owner).await?
+        };
+        if !omitted.is_empty() {
+            let shown: String = omitted
+                .chars()
+                .map(|letter| if letter.is_ascii() && !letter.is_ascii_control() { letter } else { '?' })
+                .take(MOST_OMITTED)
+                .collect();
+            if let Ok(value) = HeaderValue::try_from(shown) {
+                response.headers_mut().insert(OMITTED, value);
+            }
+        }
+        Ok(response)
+    }
+
+    fn streamed(
+        self: &Arc<Self>,
+        speech: Speech,
+        head: AnswerHead,
+        events: TurnStream,
+        mut account: Account,
+        keeping: Option<Keeping>,
+        owner: ProviderId,
+    ) -> Response<Body> {
+        account.status = 200;
+        let keeping = keeping.map(|keeping| (keeping, Accumulator::new(), head.clone()));
+        let stream = Translating {
+            gateway: self.clone(),
+            events: Some(events),
+            encoder: Encoder::new(speech, head),
+            account,
+            owner,
+            keeping,
+            outcome: Outcome::Cut,
+            ahead: None,
+        };
+        let mut response = Response::new(Body::pieces(Box::pin(stream)));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }
+
+    async fn whole(
+        self: &Arc<Self>,
+        speech: Speech,
+        head: &AnswerHead,
+        mut events: TurnStream,
+        account: &mut Option<Account>,
+        keeping: Option<Keeping>,
+        owner: &ProviderId,
+    ) -> Result<Response<Body>, Missed> {
+        let mut folded = Accumulator::new();
+        while let Some(event) = events.next().await {
+            if let Some(account) = account.as_mut() {
+                account.begins();
+            }
+            folded.push(&event);
+        }
+        let usage = folded.usage();
+        let turn = folded.finish(owner, &self.env).map_err(|error| Missed::provider(&error))?;
+        let body = encode_response(speech, head, &turn);
+        if let Some(keeping) = keeping {
+            self.keep(keeping, &body);
+        }
+        let mut response = crate::gateway::json(&body);
+        if let Some(mut account) = account.take() {
+            account.status = 200;
+            let price = account.route.targets.get(account.target).and_then(|target| target.price);
+            if let Some((price, usage)) = price.zip(usage)
+                && let Ok(cost) = HeaderValue::try_from(usage.cost(&price).to_string().trim_start_matches('$'))
+            {
+                response.headers_mut().insert("x-placet-cost", cost);
+            }
+            account.close(Outcome::Whole, usage);
+        }
+        Ok(response)
+    }
+}
+
+/// An answer that is encoded as its events come. Dropping it closes the way to the provider.
+struct Translating {
+    gateway: Arc<Gateway>,
+    events: Option<TurnStream>,
+    encoder: Encoder,
+    account: Account,
+    owner: ProviderId,
+    keeping: Option<(Keeping, Accumulator, AnswerHead)>,
+    outcome: Outcome,
+    ahead: Option<Bytes>,
+}
+
+impl Translating {
+    fn note(&mut self, event: &TurnEvent) {
+        self.account.begins();
+        match event {
+            TurnEvent::Usage(usage) => self.account.usage = Some(*usage),
+            TurnEvent::Finished(finished) => {
+                self.outcome =
+                    if finished.stop == StopReason::Other(String::new()) { Outcome::Cut } else { Outcome::Whole };
+            }
+            TurnEvent::Failed(_) => self.outcome = Outcome::Failed,
+            _ => {}
+        }
+        if let Some((_, folded, _)) = &mut self.keeping {
+            folded.push(event);
+        }
+    }
+
+    fn end(&mut self) {
+        self.events = None;
+        if let Some((keeping, folded, head)) = self.keeping.take()
+            && let Ok(turn) = folded.finish(&self.owner, &self.gateway.env)
+        {
+            let body = encode_response(Speech::OpenaiResponses, &head, &turn);
+            self.gateway.keep(keeping, &body);
+        }
+        self.account.close(self.outcome, None);
+    }
+}
+
+impl Stream for Translating {
+    type Item = Result<Bytes, Broken>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let Some(ahead) = this.ahead.take() {
+            return Poll::Ready(Some(Ok(ahead)));
+        }
+        let mut out = Vec::new();
+        loop {
+            let Some(events) = &mut this.events else { return Poll::Ready(None) };
+            match events.as_mut().poll_next(cx) {
+                Poll::Ready(Some(event)) => {
+                    this.note(&event);
+                    this.encoder.push(&event, &mut out);
+                    if out.len() >= MOST_AT_ONCE {
+                        return Poll::Ready(Some(Ok(out.into())));
+                    }
+                }
+                Poll::Ready(None) => {
+                    this.encoder.end(&mut out);
+                    this.end();
+                    return Poll::Ready((!out.is_empty()).then(|| Ok(out.into())));
+                }
+                Poll::Pending if out.is_empty() => return Poll::Pending,
+                // What has come together goes out together.
+                Poll::Pending => return Poll::Ready(Some(Ok(out.into()))),
+            }
+        }
+    }
+}
+
+impl Missed {
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Missed { refusal, class: None, wait: None, response: None }
+    }
+
+    /// What a provider answered instead of a turn.
+    pub(crate) fn provider(error: &ProviderError) -> Self {
+        let class = match error.kind {
+            ErrorKind::RateLimited => Some(ErrorClass::RateLimited),
+            ErrorKind::Overloaded => Some(ErrorClass::Overloaded),
+            ErrorKind::Unavailable => Some(ErrorClass::Server),
+            ErrorKind::Timeout => Some(ErrorClass::Timeout),
+            ErrorKind::Network | ErrorKind::Interrupted | ErrorKind::Protocol => Some(ErrorClass::Network),
+            ErrorKind::Authentication | ErrorKind::Permission | ErrorKind::QuotaExhausted => {
+                Some(ErrorClass::Credential)
+            }
+            ErrorKind::NotFound => Some(ErrorClass::NotFound),
+            _ => None,
+        };
+        let mut refusal = Refusal::of_provider(error);
+        if class == Some(ErrorClass::Credential) {
+            refusal.message = format!("the provider {} did not accept the gateway's credential", error.provider);
+            refusal.code = None;
+        }
+        Missed { refusal, class, wait: error.retry_after(), response: None }
     }
 }

@@ -6,3 +6,4 @@ mod hostile;
 mod passing;
 mod routes;
 mod support;
+mod translated;
