@@ -13,12 +13,13 @@ use crate::catalog::Catalog;
 use crate::credential::{Credential, Lookup};
 use crate::probe::Probe;
 use crate::profile::{Profile, ProfileGround, ProfileRules};
-use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream};
+use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream, unsupported};
 use crate::reference::ModelRef;
 use crate::vendor::{Framing, KeyPlace, Quirk, Vendor, vendor_base_url};
 use async_trait::async_trait;
 use attempt::Asked;
 use failure::{ANSWER_BYTES, hint};
+use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, TurnRequest};
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
 use protocol::Question;
@@ -294,6 +295,42 @@ impl ModelProvider for Adapter {
         match &self.options.credential {
             Credential::Google(account) => account.ready(&self.options.id),
             other => other.resolve(&self.options.id).map(drop),
+        }
+    }
+
+    async fn embed(&self, request: EmbeddingRequest, context: AskContext) -> Result<Embeddings, ProviderError> {
+        let options = &self.options;
+        let Some(form) = options.protocol.embedding(&options.framing, &request.model) else {
+            return Err(unsupported(&options.id, &request.model, "embeddings", "its protocol has none"));
+        };
+        let mut whole = Embeddings::default();
+        let mut inputs = request.inputs.iter();
+        loop {
+            let inputs: Vec<String> = inputs.by_ref().take(form.most).cloned().collect();
+            if inputs.is_empty() && !whole.vectors.is_empty() {
+                return Ok(whole);
+            }
+            let wanted = inputs.len();
+            let part = EmbeddingRequest { inputs, ..request.clone() };
+            let encoded = (form.encode)(&part)?;
+            if let (Some(observer), true) = (&context.observer, whole.vectors.is_empty()) {
+                encoded.omitted.iter().for_each(|omission| observer.omitted(&omission.to_string()));
+            }
+            let body = self.fetch(&form.path, Some(&encoded.body), &[], &request.model, &context).await?;
+            let part = (form.decode)(&options.id, &body)?;
+            if part.vectors.len() != wanted {
+                let told = format!("{} vectors came for {wanted} texts", part.vectors.len());
+                return Err(ProviderError::new(ErrorKind::Protocol, options.id.clone(), told));
+            }
+            whole.vectors.extend(part.vectors);
+            whole.model = whole.model.or(part.model);
+            whole.usage = match (whole.usage, part.usage) {
+                (Some(before), Some(now)) => Some(before + now),
+                (before, now) => before.or(now),
+            };
+            if wanted == 0 {
+                return Ok(whole);
+            }
         }
     }
 

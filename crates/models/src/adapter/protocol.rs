@@ -2,9 +2,11 @@
 
 use super::AdapterOptions;
 use crate::provider::ModelListing;
-use crate::vendor::Quirk;
+use crate::vendor::{Framing, Quirk};
 use bytes::Bytes;
+use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ProviderError, ProviderId, TurnEvent, TurnRequest};
+use placet_wire::Encoded;
 use placet_wire::fields::FieldRule;
 use placet_wire::names::Names;
 use placet_wire::openai_chat;
@@ -32,7 +34,20 @@ impl Protocol {
     /// What it can say at all.
     pub(crate) fn fields(self) -> &'static [FieldRule] {
         match self {
-            Protocol::OpenaiChat => &[],
+            Protocol::OpenaiChat => openai_chat::FIELDS,
+        }
+    }
+
+    /// The path, body and reader of a request for vectors; how many texts one may hold. None where the protocol has no such
+    /// request.
+    pub(super) fn embedding(self, framing: &Framing, model: &str) -> Option<Embedding> {
+        match self {
+            Protocol::OpenaiChat => Some(Embedding {
+                path: framing.embeddings_path(model),
+                most: 2048,
+                encode: openai_chat::encode_embedding_request,
+                decode: openai_chat::decode_embeddings,
+            }),
         }
     }
 
@@ -52,6 +67,15 @@ impl Protocol {
             }
         }
     }
+}
+
+/// How vectors are asked for.
+pub(super) struct Embedding {
+    pub(super) path: String,
+    /// How many texts one request may hold.
+    pub(super) most: usize,
+    pub(super) encode: fn(&EmbeddingRequest) -> Result<Encoded, ProviderError>,
+    pub(super) decode: fn(&ProviderId, &[u8]) -> Result<Embeddings, ProviderError>,
 }
 
 /// One turn as it is asked.

@@ -353,3 +353,33 @@ fn a_compatible_server_is_told_the_limit_by_the_name_that_all_know() {
     assert_eq!(limit(Some("http://localhost:8080/v1"), "llama"), OutputLimit::MaxTokens);
     assert_eq!(limit(Some("http://proxy.local/v1"), "gpt-5.4"), OutputLimit::MaxCompletionTokens);
 }
+
+#[tokio::test]
+async fn texts_become_vectors_in_as_many_requests_as_it_takes() {
+    use placet_core::embedding::EmbeddingRequest;
+    let answer = |count: usize| {
+        let data: Vec<_> = (0..count).map(|index| json!({"index": index, "embedding": [index, 0.5]})).collect();
+        Answer::json(200, &json!({"model": "e-1", "data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}}))
+    };
+    let bench = Bench::new([answer(2048), answer(2), answer(1)]).await;
+    let request = |count: usize| EmbeddingRequest {
+        model: "e".into(),
+        inputs: (0..count).map(|number| number.to_string()).collect(),
+        dimensions: Some(2),
+        ..EmbeddingRequest::default()
+    };
+    let made = bench.provider.embed(request(2050), bench.context.clone()).await.unwrap();
+    assert_eq!((made.vectors.len(), &made.vectors[2049]), (2050, &vec![1.0, 0.5]));
+    assert_eq!((made.model.as_deref(), made.usage.map(|usage| usage.input)), (Some("e-1"), Some(6)));
+    let received = bench.upstream.received();
+    assert_eq!(received[0].path, "/v1/embeddings");
+    assert_eq!(
+        (received[1].json()["input"].as_array().unwrap().len(), received[1].json()["dimensions"].as_u64()),
+        (2, Some(2))
+    );
+    let error = bench.provider.embed(request(2), bench.context.clone()).await.unwrap_err();
+    assert!(error.kind == ErrorKind::Protocol && error.message.contains("1 vectors"), "{error}");
+    let echo = crate::EchoModel::default();
+    let error = echo.embed(request(1), bench.context.clone()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+}

@@ -113,8 +113,8 @@ fn an_effort_beyond_the_models_becomes_the_nearest_and_is_told() {
 fn features_that_exclude_each_other_are_told_apart() {
     let rules = json!({"rules": [{"provider": "p", "constraints": [
         {"when": ["hosted.web_search", "output.strict"], "because": "citations"},
-        {"when": ["reasoning_budget", "temperature"], "leave_out": "temperature", "because": "it thinks"},
-        {"when": ["reasoning_budget", "top_k"], "leave_out": "top_k", "because": "it thinks", "unless": ["m"]}
+        {"when": ["seed", "temperature"], "leave_out": "temperature", "because": "it thinks"},
+        {"when": ["seed", "top_k"], "leave_out": "top_k", "because": "it thinks", "unless": ["m"]}
     ]}]});
     let rules = ProfileRules::parse(&rules.to_string()).unwrap();
     let known = model(&["reasoning", "output_schema", "web_search"]);
@@ -126,7 +126,7 @@ fn features_that_exclude_each_other_are_told_apart() {
     let both = TurnRequest { output: Some(strict), ..one };
     let told = refused(&profile, &both);
     assert!(told.contains("`hosted.web_search` with `output.strict`") && told.contains("citations"), "{told}");
-    let budget = Controls { reasoning_budget: Some(1), temperature: Some(1.0), top_k: Some(3), ..Controls::default() };
+    let budget = Controls { seed: Some(1), temperature: Some(1.0), top_k: Some(3), ..Controls::default() };
     let request = asks(budget);
     let checked = profile.check(&request).unwrap();
     assert_eq!((checked.request.controls.temperature, checked.request.controls.top_k), (None, Some(3)));

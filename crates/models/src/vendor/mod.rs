@@ -8,7 +8,7 @@ pub use table::VENDORS;
 
 use crate::adapter::Protocol;
 use placet_core::ProviderId;
-use placet_wire::openai_chat::{Dialect, OperatorRole, OutputLimit, OutputSupport, ReplayReasoning};
+use placet_wire::openai_chat::{CacheMarks, Dialect, OperatorRole, OutputLimit, OutputSupport, ReplayReasoning};
 use serde::{Deserialize, Serialize};
 
 /// One vendor.
@@ -121,6 +121,13 @@ pub enum Quirk {
     NoAudio,
     /// It takes no documents.
     NoFiles,
+    /// It takes no `top_k`.
+    NoTopK,
+    /// It knows none of the fields that OpenAI alone has: verbosity, tiers, metadata, cache keys and marks, searching the web,
+    /// a choice among some tools, answers that are more than text.
+    NoOwnFields,
+    /// Marks of its cache are written as Anthropic writes them.
+    CacheControlMarks,
 }
 
 impl Quirk {
@@ -138,6 +145,17 @@ impl Quirk {
             Quirk::NoImages => &["image", "tool_result.image"],
             Quirk::NoAudio => &["audio"],
             Quirk::NoFiles => &["file", "tool_result.file"],
+            Quirk::NoTopK => &["top_k"],
+            Quirk::NoOwnFields => &[
+                "verbosity",
+                "service_tier",
+                "metadata",
+                "cache.key",
+                "hosted.web_search",
+                "modalities",
+                "tool_choice.allowed",
+                "tool_choice.allowed_required",
+            ],
             _ => &[],
         }
     }
@@ -162,6 +180,19 @@ impl Quirk {
             Quirk::NoImages => dialect.images = false,
             Quirk::NoAudio => dialect.audio = false,
             Quirk::NoFiles => dialect.files = false,
+            Quirk::NoTopK => dialect.top_k = false,
+            Quirk::CacheControlMarks => dialect.cache_marks = CacheMarks::CacheControl,
+            Quirk::NoOwnFields => {
+                dialect.verbosity = false;
+                dialect.service_tier = false;
+                dialect.metadata = false;
+                dialect.store = false;
+                dialect.cache_key = false;
+                dialect.cache_marks = CacheMarks::None;
+                dialect.web_search = false;
+                dialect.modalities = false;
+                dialect.allowed_tools = false;
+            }
         }
     }
 }

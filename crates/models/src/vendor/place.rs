@@ -38,6 +38,14 @@ impl Framing {
         }
     }
 
+    /// The path of OpenAI's embeddings for a model.
+    pub(crate) fn embeddings_path(&self, model: &str) -> String {
+        match self {
+            Framing::Deployments(_) => format!("deployments/{}/embeddings", segment(model)),
+            _ => "embeddings".to_owned(),
+        }
+    }
+
     /// The whole address.
     pub(crate) fn url(&self, base: &Url, path: &str) -> Result<Url, NetError> {
         let url = base.join(path)?;

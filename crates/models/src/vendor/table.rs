@@ -1,8 +1,9 @@
 //! The table of vendors.
 
 use super::Quirk::{
-    DeveloperRole, Effort, FullReasoningReplay, JsonObjectOnly, MaxCompletionTokens, NoAudio, NoEffort, NoFiles,
-    NoForcedChoice, NoImages, NoParallelControl, NoReasoningReplay, NoSampling, NoSeed, NoStrictTools,
+    CacheControlMarks, DeveloperRole, Effort, FullReasoningReplay, JsonObjectOnly, MaxCompletionTokens, NoAudio,
+    NoEffort, NoFiles, NoForcedChoice, NoImages, NoOwnFields, NoParallelControl, NoReasoningReplay, NoSampling, NoSeed,
+    NoStrictTools, NoTopK,
 };
 use super::{KeyPlace, Place, Quirk, Vendor};
 
@@ -18,7 +19,7 @@ pub const VENDORS: &[Vendor] = &[
     Vendor {
         base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
         key_variables: &["OPENAI_API_KEY"],
-        quirks: &[MaxCompletionTokens, NoEffort, NoReasoningReplay],
+        quirks: &[NoTopK, MaxCompletionTokens, NoEffort, NoReasoningReplay],
         models: OPENAI_MODELS,
         catalog: Some("openai"),
         ..Vendor::new("openai", "OpenAI", "https://api.openai.com/v1")
@@ -27,7 +28,7 @@ pub const VENDORS: &[Vendor] = &[
         base_url_variables: &["OLLAMA_HOST"],
         key_variables: &["OLLAMA_API_KEY"],
         is_key_required: false,
-        quirks: &[NoForcedChoice, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoForcedChoice, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("ollama", "Ollama", "http://127.0.0.1:11434/v1")
     },
     Vendor {
@@ -35,14 +36,14 @@ pub const VENDORS: &[Vendor] = &[
         base_url_variables: &["LLAMACPP_BASE_URL"],
         key_variables: &["LLAMACPP_API_KEY"],
         is_key_required: false,
-        quirks: &[NoStrictTools, NoFiles],
+        quirks: &[NoOwnFields, NoStrictTools, NoFiles],
         ..Vendor::new("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1")
     },
     Vendor {
         base_url_variables: &["VLLM_BASE_URL"],
         key_variables: &["VLLM_API_KEY"],
         is_key_required: false,
-        quirks: &[NoFiles],
+        quirks: &[NoOwnFields, NoFiles],
         ..Vendor::new("vllm", "vLLM", "http://127.0.0.1:8000/v1")
     },
     Vendor {
@@ -50,58 +51,58 @@ pub const VENDORS: &[Vendor] = &[
         base_url_variables: &["LMSTUDIO_BASE_URL"],
         key_variables: &["LMSTUDIO_API_KEY"],
         is_key_required: false,
-        quirks: &[NoParallelControl, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1")
     },
     Vendor {
         base_url_variables: &["OPENROUTER_BASE_URL"],
         key_variables: &["OPENROUTER_API_KEY"],
-        quirks: &[FullReasoningReplay],
+        quirks: &[CacheControlMarks, FullReasoningReplay],
         ..Vendor::new("openrouter", "OpenRouter", "https://openrouter.ai/api/v1")
     },
     Vendor {
         base_url_variables: &["GROQ_BASE_URL"],
         key_variables: &["GROQ_API_KEY"],
-        quirks: &[MaxCompletionTokens, NoReasoningReplay, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, MaxCompletionTokens, NoReasoningReplay, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("groq", "Groq", "https://api.groq.com/openai/v1")
     },
     Vendor {
         base_url_variables: &["MISTRAL_BASE_URL"],
         key_variables: &["MISTRAL_API_KEY"],
-        quirks: &[NoReasoningReplay, NoSeed, NoEffort, NoFiles],
+        quirks: &[NoOwnFields, NoReasoningReplay, NoSeed, NoEffort, NoFiles],
         ..Vendor::new("mistral", "Mistral", "https://api.mistral.ai/v1")
     },
     Vendor {
         base_url_variables: &["DEEPSEEK_BASE_URL"],
         key_variables: &["DEEPSEEK_API_KEY"],
-        quirks: &[JsonObjectOnly, NoSeed, NoParallelControl, NoStrictTools, NoImages, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, JsonObjectOnly, NoSeed, NoParallelControl, NoStrictTools, NoImages, NoAudio, NoFiles],
         ..Vendor::new("deepseek", "DeepSeek", "https://api.deepseek.com")
     },
     Vendor {
         aliases: &["grok"],
         base_url_variables: &["XAI_BASE_URL"],
         key_variables: &["XAI_API_KEY"],
-        quirks: &[MaxCompletionTokens, NoReasoningReplay, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoTopK, MaxCompletionTokens, NoReasoningReplay, NoStrictTools, NoAudio, NoFiles],
         catalog: Some("xai"),
         ..Vendor::new("xai", "xAI", "https://api.x.ai/v1")
     },
     Vendor {
         base_url_variables: &["CEREBRAS_BASE_URL"],
         key_variables: &["CEREBRAS_API_KEY"],
-        quirks: &[MaxCompletionTokens, NoReasoningReplay, NoImages, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, MaxCompletionTokens, NoReasoningReplay, NoImages, NoAudio, NoFiles],
         ..Vendor::new("cerebras", "Cerebras", "https://api.cerebras.ai/v1")
     },
     Vendor {
         base_url_variables: &["TOGETHER_BASE_URL"],
         key_variables: &["TOGETHER_API_KEY"],
-        quirks: &[NoParallelControl, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("together", "Together", "https://api.together.xyz/v1")
     },
     Vendor {
         aliases: &["fireworks-ai"],
         base_url_variables: &["FIREWORKS_BASE_URL"],
         key_variables: &["FIREWORKS_API_KEY"],
-        quirks: &[NoParallelControl, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1")
     },
     Vendor {
@@ -110,7 +111,7 @@ pub const VENDORS: &[Vendor] = &[
         place: Place::Azure,
         key: KeyPlace::Header("api-key"),
         key_variables: &["AZURE_OPENAI_API_KEY"],
-        quirks: &[MaxCompletionTokens, NoEffort, NoReasoningReplay],
+        quirks: &[NoTopK, MaxCompletionTokens, NoEffort, NoReasoningReplay],
         models: OPENAI_MODELS,
         catalog: Some("openai"),
         ..Vendor::new("azure", "Azure OpenAI", "https://resource.invalid/openai/v1")
@@ -118,14 +119,14 @@ pub const VENDORS: &[Vendor] = &[
     Vendor {
         base_url_variables: &["PERPLEXITY_BASE_URL"],
         key_variables: &["PERPLEXITY_API_KEY"],
-        quirks: &[NoSeed, NoEffort, NoParallelControl, NoStrictTools, NoReasoningReplay, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoSeed, NoEffort, NoParallelControl, NoStrictTools, NoReasoningReplay, NoAudio, NoFiles],
         ..Vendor::new("perplexity", "Perplexity", "https://api.perplexity.ai")
     },
     Vendor {
         aliases: &["kimi"],
         base_url_variables: &["MOONSHOT_BASE_URL"],
         key_variables: &["MOONSHOT_API_KEY"],
-        quirks: &[NoSeed, NoEffort, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
+        quirks: &[NoOwnFields, NoSeed, NoEffort, NoParallelControl, NoStrictTools, NoAudio, NoFiles],
         ..Vendor::new("moonshot", "Moonshot", "https://api.moonshot.ai/v1")
     },
 ];
