@@ -1,5 +1,6 @@
 //! The command line as it is typed. What it means is worked out in [`crate::settings`].
 
+use crate::commands::board::args::BoardCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub(crate) enum Command {
     /// Check that journals have not been altered
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Blackboards: one ordered record that many agents read and write
+    #[command(subcommand)]
+    Board(BoardCommand),
     /// Show the tools that an agent would be handed, in any provider's form
     Tools(ToolsArgs),
     /// Look at this machine: store, models, sandbox

@@ -48,6 +48,11 @@ impl House {
         self.home.join(home::STORE_FILE)
     }
 
+    /// Where things are kept, in a word.
+    pub(crate) fn place(&self) -> String {
+        if self.store.is_some() { "the database".to_owned() } else { self.store_path().display().to_string() }
+    }
+
     /// Whether there may be runs: a database always may have some, a file only once it is there.
     pub(crate) fn has_store(&self) -> bool {
         self.store.is_some() || self.store_path().exists()

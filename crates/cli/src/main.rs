@@ -61,6 +61,7 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Run(args) => commands::run::run(&house, args).await,
         Command::Runs(command) => commands::runs::runs(&house, command).await,
         Command::Audit(command) => commands::audit::audit(&house, command).await,
+        Command::Board(command) => commands::board::board(&house, command).await,
         Command::Tools(args) => commands::tools::tools(&house, args).await,
         Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
         Command::Serve(args) => commands::serve::serve(&house, args).await,

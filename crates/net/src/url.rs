@@ -246,18 +246,26 @@ fn is_secret_parameter(name: &str) -> bool {
     const EXACT: [&str; 7] = ["key", "code", "sig", "pwd", "auth", "sas", "jwt"];
     const PARTS: [&str; 9] =
         ["token", "secret", "passw", "signature", "credential", "api_key", "apikey", "api-key", "access_key"];
-    let name = percent_decode(name).to_ascii_lowercase();
+    let name = percent_decoded(name).to_ascii_lowercase();
     EXACT.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
 }
 
 /// `user:password`, percent-encoded, as the value of a basic authorization header.
 fn basic_authorization(user: &str) -> Option<HeaderValue> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let plain = format!("{}:{}", percent_decode(name), percent_decode(password));
+    let plain = format!("{}:{}", percent_decoded(name), percent_decoded(password));
     let coded = base64::engine::general_purpose::STANDARD.encode(plain);
     let mut value = HeaderValue::try_from(format!("Basic {coded}")).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// A text as one segment of a path or one value of a query.
+#[must_use]
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    percent_encode(text, &mut encoded);
+    encoded
 }
 
 fn percent_encode(text: &str, into: &mut String) {
@@ -272,7 +280,9 @@ fn percent_encode(text: &str, into: &mut String) {
     }
 }
 
-fn percent_decode(text: &str) -> String {
+/// The inverse of [`percent_encoded`]. What is no encoding stays as it is; bytes that are no text are replaced.
+#[must_use]
+pub fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -1,6 +1,7 @@
 //! The commands, each in a file of its own.
 
 pub(crate) mod audit;
+pub(crate) mod board;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod keys;
