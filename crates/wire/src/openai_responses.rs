@@ -307,6 +307,12 @@ fn is_own_id(id: &str) -> bool {
 }
 
 #[cfg(test)]
+mod answer_tests;
+#[cfg(test)]
 mod decode_tests;
 #[cfg(test)]
 mod encode_tests;
+#[cfg(test)]
+mod law_tests;
+#[cfg(test)]
+mod request_tests;

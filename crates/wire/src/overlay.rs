@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 /// `body` with the difference between `before` and `after` applied. Where both are equal it is the body itself.
 ///
-/// Objects are compared key by key. Lists are compared by what they share at their beginnings and ends; what lies between
-/// is compared in place where it is as long as before, and else replaced. A list whose encoding has another length than
+/// Objects are compared key by key. Lists are compared by the elements that they share, in their order; what lies between
+/// those is compared in place where it is as long as before, and else replaced. A list whose encoding has another length than
 /// the body's, or whose entries are not the body's in their order (another role, id, name or text), is replaced whole as soon
 /// as anything in it changes, because its places cannot be told. A text that stands for a list of that one text stays one,
 /// and the other way round.
@@ -79,19 +79,39 @@ fn object(body: &Map<String, Value>, before: &Map<String, Value>, after: &Map<St
 }
 
 fn list(body: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
+    let places = after.iter().zip(origins(before, after));
+    places
+        .map(|(after, place)| place.map_or_else(|| after.clone(), |at| overlay(&body[at], &before[at], after)))
+        .collect()
+}
+
+/// Where in `before` each element of `after` comes from: what both share keeps its place, and what lies between is matched in
+/// place where it is as long as before.
+pub(crate) fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
+    let mut origins: Vec<Option<usize>> = Vec::with_capacity(after.len());
     let head = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+    origins.extend((0..head).map(Some));
     let most = before.len().min(after.len()) - head;
     let tail = before.iter().rev().zip(after.iter().rev()).take(most).take_while(|(b, a)| b == a).count();
-    let (old, new) = (head..before.len() - tail, head..after.len() - tail);
-    let mut out = body[..head].to_vec();
-    if old.len() == new.len() {
-        let places = old.clone().zip(new);
-        out.extend(places.map(|(old, new)| overlay(&body[old], &before[old], &after[new])));
-    } else {
-        out.extend_from_slice(&after[new]);
+    let (old_end, new_end) = (before.len() - tail, after.len() - tail);
+    let mut at = head;
+    while origins.len() < new_end {
+        // The next element that both share, and what comes before it on either side.
+        let start = origins.len();
+        let shared = (start..new_end).find_map(|new| {
+            let old = before[at..old_end].iter().position(|before| *before == after[new])?;
+            Some((at + old, new))
+        });
+        let (old, new) = shared.unwrap_or((old_end, new_end));
+        let is_in_place = old - at == new - start;
+        origins.extend((0..new - start).map(|step| is_in_place.then_some(at + step)));
+        if shared.is_some() {
+            origins.push(Some(old));
+        }
+        at = (old + 1).min(old_end);
     }
-    out.extend_from_slice(&body[old.end..]);
-    out
+    origins.extend((old_end..before.len()).map(Some));
+    origins
 }
 
 #[cfg(test)]
@@ -143,6 +163,18 @@ mod tests {
         let before = json!({"a": 1, "b": {"c": 1}, "list": [1, 2, 3]});
         let after = json!({"b": {}, "list": [1, 3]});
         assert_eq!(overlay(&body, &before, &after), json!({"b": {"odd": 2}, "list": [{"odd": 1}, {"odd": 3}]}));
+    }
+
+    #[test]
+    fn a_list_that_grew_at_several_places_keeps_what_it_had() {
+        let body = json!([{"n": 1, "odd": 1}, {"n": 2, "odd": 2}, {"n": 3, "odd": 3}]);
+        let before = json!([{"n": 1}, {"n": 2}, {"n": 3}]);
+        let after = json!([{"n": 0}, {"n": 1}, {"n": 5}, {"n": 6}, {"n": 3}, {"n": 4}]);
+        let expected = json!([{"n": 0}, {"n": 1, "odd": 1}, {"n": 5}, {"n": 6}, {"n": 3, "odd": 3}, {"n": 4}]);
+        assert_eq!(overlay(&body, &before, &after), expected);
+        let changed = json!([{"n": 0}, {"n": 1}, {"n": 7}, {"n": 3}]);
+        let expected = json!([{"n": 0}, {"n": 1, "odd": 1}, {"n": 7, "odd": 2}, {"n": 3, "odd": 3}]);
+        assert_eq!(overlay(&body, &before, &changed), expected);
     }
 
     fn json_value() -> impl Strategy<Value = Value> {

@@ -2,10 +2,11 @@
 
 use super::answer::{EventEncoder, OpenItem, Sort};
 use super::write;
+use crate::answer::events_of;
 use crate::request::AnswerHead;
 use placet_core::part::MediaSource;
-use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, WholeItem};
-use placet_core::{ItemBody, Part, ProviderId, StopReason, Turn, TurnEvent};
+use placet_core::turn::{CallDelta, ReasoningState, TextDelta, WholeItem};
+use placet_core::{ItemBody, Part, ProviderId, Turn, TurnEvent};
 use serde_json::{Value, json};
 
 impl EventEncoder {
@@ -119,56 +120,25 @@ impl EventEncoder {
 pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     let mut encoder = EventEncoder::new(head.clone());
     let mut out = Vec::new();
-    for event in events(turn) {
+    for event in state_first(events_of(turn)) {
         encoder.push(&event, &mut out);
         out.clear();
     }
     serde_json::from_slice(&encoder.last).unwrap_or_default()
 }
 
-/// A finished turn, as the events that it could have been.
-fn events(turn: &Turn) -> Vec<TurnEvent> {
-    let mut events = Vec::with_capacity(turn.items.len() + 2);
-    let texts = |body: &ItemBody| matches!(body, ItemBody::Message(_));
-    let last_text = turn.items.iter().rposition(|item| texts(&item.body));
-    for (at, item) in turn.items.iter().enumerate() {
-        let index = u32::try_from(at).unwrap_or(u32::MAX);
-        match &item.body {
-            ItemBody::Message(message) if matches!(message.parts.as_slice(), [Part::Text(_)]) => {
-                let [Part::Text(text)] = message.parts.as_slice() else { continue };
-                let delta = TextDelta { index, text: text.text.to_string() };
-                if turn.stop == StopReason::Refusal && Some(at) == last_text {
-                    events.push(TurnEvent::Refusal(delta));
-                    continue;
-                }
-                if let Some(native) = text.native.clone() {
-                    events.push(TurnEvent::TextState(ReasoningState { index, native }));
-                }
-                events.push(TurnEvent::Text(delta));
-            }
-            ItemBody::Reasoning(reasoning) => {
-                if let Some(native) = reasoning.native.clone() {
-                    events.push(TurnEvent::ReasoningState(ReasoningState { index, native }));
-                }
-                events.push(TurnEvent::Reasoning(TextDelta { index, text: reasoning.text.clone() }));
-            }
-            ItemBody::ToolCall(call) => events.push(TurnEvent::Call(CallDelta {
-                index,
-                provider_id: call.provider_id.clone(),
-                name: Some(call.name.as_str().to_owned()),
-                arguments: call.arguments.as_text().to_owned(),
-                native: call.native.clone(),
-            })),
-            body => events.push(TurnEvent::Whole(Box::new(WholeItem { index, body: body.clone() }))),
+/// The events of a turn with the state of a place before its text, so that ids are known when an item is announced.
+pub(super) fn state_first(mut events: Vec<TurnEvent>) -> Vec<TurnEvent> {
+    for at in 1..events.len() {
+        let is_pair = match (&events[at - 1], &events[at]) {
+            (TurnEvent::Text(delta), TurnEvent::TextState(state))
+            | (TurnEvent::Reasoning(delta), TurnEvent::ReasoningState(state)) => delta.index == state.index,
+            _ => false,
+        };
+        if is_pair {
+            events.swap(at - 1, at);
         }
     }
-    events.extend(turn.usage.map(TurnEvent::Usage));
-    events.push(TurnEvent::Finished(TurnFinished {
-        stop: turn.stop.clone(),
-        provider_state: turn.provider_state.clone(),
-        service_tier: turn.service_tier.clone(),
-        native: turn.native.clone(),
-    }));
     events
 }
 

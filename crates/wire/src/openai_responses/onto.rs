@@ -5,7 +5,7 @@ use super::request::ATTACHED;
 use super::{Dialect, UserField, is_own_id};
 use crate::encoded::Encoded;
 use crate::envelope;
-use crate::overlay::overlay;
+use crate::overlay::{origins, overlay};
 use placet_core::part::{Native, Text};
 use placet_core::{Message, Part, ProviderError, ProviderId, Role, TurnRequest};
 use serde_json::{Map, Value, json};
@@ -105,27 +105,8 @@ fn clean(items: &mut Vec<Value>, provider: &ProviderId) {
     });
 }
 
-/// The index in `before` of each element of `after`, by what both share at their beginnings and ends; what lies between is
-/// matched in place where it is as long as before.
-fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
-    let head = before.iter().zip(after).take_while(|(before, after)| before == after).count();
-    let most = before.len().min(after.len()) - head;
-    let tail = before.iter().rev().zip(after.iter().rev()).take(most).take_while(|(b, a)| b == a).count();
-    let is_in_place = before.len() == after.len();
-    (0..after.len())
-        .map(|index| {
-            if index < head || is_in_place {
-                Some(index)
-            } else if index >= after.len() - tail {
-                Some(index + before.len() - after.len())
-            } else {
-                None
-            }
-        })
-        .collect()
-}
-
-/// Writes texts in the form in which the body has them: as they are, or as lists of one part.
+/// Writes items in the form in which the body has them: texts as they are or as lists of one part, the operator's role by the
+/// body's word for it.
 fn conform(body: &[Value], before: &mut Value, after: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (before.get_mut("input"), after.get_mut("input"))
     else {
@@ -146,6 +127,10 @@ fn conform(body: &[Value], before: &mut Value, after: &mut Value) {
 }
 
 fn conform_item(body: &Value, item: &mut Value) {
+    let is_operator = |item: &Value| item.get("role").is_some_and(|role| role == "system" || role == "developer");
+    if is_operator(body) && is_operator(item) {
+        item["role"] = body["role"].clone();
+    }
     for key in ["content", "output"] {
         let (Some(theirs), Some(ours)) = (body.get(key), item.get_mut(key)) else { continue };
         match (theirs, &*ours) {

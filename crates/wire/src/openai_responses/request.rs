@@ -56,7 +56,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
 }
 
 /// Fields that have names of ours; the others are the native value of the request.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 29] = [
     "model",
     "input",
     "instructions",
@@ -84,6 +84,8 @@ const KNOWN: [&str; 27] = [
     "truncation",
     "context_management",
     "moderation",
+    "previous_response_id",
+    "conversation",
 ];
 
 struct Fields<'a> {
