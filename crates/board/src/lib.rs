@@ -53,6 +53,7 @@ mod run;
 mod snapshot;
 mod stored;
 mod sweep;
+pub mod tools;
 mod wire;
 
 pub use agent_board::AgentBoard;

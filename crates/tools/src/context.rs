@@ -2,7 +2,7 @@
 
 use crate::recorder::Recorder;
 use placet_core::event::{CallLog, CallProgress, EventBody};
-use placet_core::{CallId, CapabilityId, Env, Origins, Redactor, RunId, ToolName, TurnId};
+use placet_core::{Arguments, CallId, CapabilityId, Env, Origins, Redactor, RunId, ToolName, TurnId};
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -167,6 +167,7 @@ pub(crate) struct Inner {
     pub(crate) deadline: OnceLock<Duration>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     pub(crate) redactor: Option<Redactor>,
+    pub(crate) arguments: Arguments,
 }
 
 impl ToolContext {
@@ -177,6 +178,12 @@ impl ToolContext {
     /// A context for trying a handler by itself, without pipeline.
     #[must_use]
     pub fn detached(env: &Env, tool: impl Into<ToolName>) -> Self {
+        ToolContext::detached_with(env, tool, Arguments::from_text("{}"))
+    }
+
+    /// The same, with arguments as they were written.
+    #[must_use]
+    pub fn detached_with(env: &Env, tool: impl Into<ToolName>, arguments: Arguments) -> Self {
         let tool = tool.into();
         ToolContext::new(Inner {
             call: env.new_id(),
@@ -187,6 +194,7 @@ impl ToolContext {
             deadline: OnceLock::new(),
             recorder: None,
             redactor: None,
+            arguments,
         })
     }
 
@@ -200,6 +208,12 @@ impl ToolContext {
     #[must_use]
     pub fn tool(&self) -> &ToolName {
         &self.0.tool
+    }
+
+    /// The arguments exactly as they were written: for a handler that keeps a part of them as it is, large numbers and all.
+    #[must_use]
+    pub fn arguments(&self) -> &Arguments {
+        &self.0.arguments
     }
 
     /// The capability that holds it.

@@ -126,6 +126,7 @@ pub(super) async fn arguments(state: &mut State) -> Step {
         deadline: OnceLock::new(),
         recorder: Some(options.recorder.clone()),
         redactor: (!unredacted).then(|| options.redactor.clone()),
+        arguments: state.call.arguments.clone(),
     }));
     Ok(())
 }
