@@ -24,6 +24,10 @@ use house::House;
 use output::{Output, Tone};
 use std::process::ExitCode;
 
+/// A gateway makes and frees many small buffers on several threads; this costs it about a fifth less than the system's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
