@@ -1,0 +1,314 @@
+//! What a client sends as the history of its conversation: calls and results are linked, rounds of ours put back.
+
+use crate::error::{FlowError, Result};
+use crate::exchange::content;
+use crate::resolve::result_item;
+use crate::suspend::{Settled, Suspended, SuspensionId, cancelled};
+use placet_core::{CallId, Digest, Env, Item, ItemBody, Role, ToolCall, ToolResult};
+use placet_runtime::Runtime;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is done about calls in the history that have no results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unanswered {
+    /// The model is told that they were cancelled.
+    #[default]
+    Cancel,
+    /// The request is refused.
+    Refuse,
+}
+
+/// Links calls and results: by their round, then by the client's ids, then by their order. Calls whose ids came before get
+/// new ones, and so do their results.
+///
+/// # Errors
+/// [`FlowError::UnknownResult`] and [`FlowError::RepeatedResult`]; [`FlowError::UnansweredCalls`] where the policy refuses.
+pub(crate) fn link(env: &Env, items: &[Arc<Item>], policy: Unanswered) -> Result<Vec<Arc<Item>>> {
+    let mut linked = Linking {
+        env,
+        policy,
+        out: Vec::with_capacity(items.len()),
+        seen: HashSet::new(),
+        round: Vec::new(),
+        over: false,
+    };
+    for (at, item) in items.iter().enumerate() {
+        match &item.body {
+            ItemBody::ToolCall(call) => {
+                linked.end_round(true)?;
+                linked.call(at, item, call);
+            }
+            ItemBody::ToolResult(result) => linked.result(item, result)?,
+            ItemBody::Message(message) if message.role != Role::Assistant => {
+                linked.over = true;
+                linked.out.push(item.clone());
+            }
+            _ => {
+                linked.end_round(true)?;
+                linked.out.push(item.clone());
+            }
+        }
+    }
+    linked.end_round(false)?;
+    Ok(linked.out)
+}
+
+struct Linking<'a> {
+    env: &'a Env,
+    policy: Unanswered,
+    out: Vec<Arc<Item>>,
+    /// The clients' ids that were used so far.
+    seen: HashSet<String>,
+    round: Vec<RoundCall>,
+    /// Whether what comes from the client has begun after the round's calls.
+    over: bool,
+}
+
+struct RoundCall {
+    /// The id as the client wrote it.
+    written: Option<String>,
+    original: CallId,
+    call: ToolCall,
+    answered: bool,
+}
+
+impl Linking<'_> {
+    /// What the model says begins a new round, once anything of the client has come after the last one.
+    fn end_round(&mut self, models: bool) -> Result<()> {
+        if models && !self.over {
+            return Ok(());
+        }
+        self.over = false;
+        let round = std::mem::take(&mut self.round);
+        let open: Vec<&RoundCall> = round.iter().filter(|call| !call.answered).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        if self.policy == Unanswered::Refuse && open.iter().any(|call| named(call).is_none()) {
+            let calls = open.iter().map(|call| call.written.clone().unwrap_or_else(|| call.call.name.to_string()));
+            return Err(FlowError::UnansweredCalls { calls: calls.collect() });
+        }
+        // Directly after the results of their round, before anything that was said after it.
+        let at = self.out.iter().rposition(|item| of_round(item)).map_or(self.out.len(), |at| at + 1);
+        let results: Vec<Arc<Item>> = open.iter().map(|call| result_item(cancelled(&call.call))).collect();
+        self.out.splice(at..at, results);
+        Ok(())
+    }
+
+    fn call(&mut self, at: usize, item: &Arc<Item>, call: &ToolCall) {
+        let mut own = call.clone();
+        let written = call.provider_id.clone().filter(|id| !id.is_empty());
+        own.provider_id = match &written {
+            Some(id) if self.seen.insert(id.clone()) => written.clone(),
+            _ => {
+                let text = format!("{at} {}", written.as_deref().unwrap_or_default());
+                Some(format!("call_{}", &Digest::of(text.as_bytes()).to_hex()[..32]))
+            }
+        };
+        own.id = self.env.new_id();
+        let linked = Item { body: ItemBody::ToolCall(own.clone()), ..(**item).clone() };
+        self.round.push(RoundCall { written, original: call.id.clone(), call: own, answered: false });
+        self.out.push(Arc::new(linked));
+    }
+
+    fn result(&mut self, item: &Arc<Item>, result: &ToolResult) -> Result<()> {
+        self.over = true;
+        let written = result.provider_id.as_deref().filter(|id| !id.is_empty());
+        let is_it = |call: &RoundCall| match written {
+            Some(id) => call.written.as_deref() == Some(id),
+            None => call.original == result.call,
+        };
+        let open = self.round.iter().position(|call| is_it(call) && !call.answered);
+        let by_order = || written.is_none().then(|| self.round.iter().position(|call| !call.answered)).flatten();
+        let name = || written.unwrap_or(result.call.as_str()).to_owned();
+        let Some(place) = open.or_else(by_order) else {
+            return Err(match self.round.iter().any(is_it) {
+                true => FlowError::RepeatedResult { call: name() },
+                false => FlowError::UnknownResult { call: name() },
+            });
+        };
+        let Some(call) = self.round.get_mut(place) else { return Err(FlowError::UnknownResult { call: name() }) };
+        call.answered = true;
+        let own = ToolResult {
+            call: call.call.id.clone(),
+            provider_id: call.call.provider_id.clone(),
+            tool: call.call.name.clone(),
+            ..result.clone()
+        };
+        self.out.push(Arc::new(Item { body: own.into(), ..(**item).clone() }));
+        Ok(())
+    }
+}
+
+/// The suspension that a call was handed out by.
+fn named(call: &RoundCall) -> Option<SuspensionId> {
+    SuspensionId::of_call(call.written.as_deref()?)
+}
+
+fn of_round(item: &Item) -> bool {
+    matches!(item.body, ItemBody::ToolCall(_) | ItemBody::ToolResult(_))
+}
+
+/// Whether an item is a model's.
+fn is_models(item: &Item) -> bool {
+    match &item.body {
+        ItemBody::Message(message) => message.role == Role::Assistant,
+        ItemBody::ToolResult(_) => false,
+        _ => true,
+    }
+}
+
+/// A transcript with the rounds of ours put back.
+#[derive(Debug)]
+pub(crate) struct Arranged {
+    pub(crate) items: Vec<Arc<Item>>,
+    /// Set where the client answers a suspended exchange with it.
+    pub(crate) arrival: Option<Arrival>,
+}
+
+/// The client's answers to a suspended exchange.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: SuspensionId,
+    pub(crate) suspended: Suspended,
+    /// The client's results, by our ids of the calls.
+    pub(crate) results: HashMap<CallId, ToolResult>,
+    /// What it says besides.
+    pub(crate) trailing: Vec<Arc<Item>>,
+    /// The conversation that the exchange began with.
+    pub(crate) before: Vec<Arc<Item>>,
+}
+
+impl Arrival {
+    /// What the client's results say.
+    pub(crate) fn results_hash(&self) -> String {
+        let results = self.suspended.handed.iter().filter_map(|handed| self.results.get(&handed.call.id));
+        let said: Vec<_> = results.map(|result| content(&ItemBody::ToolResult(Box::new(result.clone())))).collect();
+        Digest::of(serde_json::Value::from(said).to_string().as_bytes()).to_hex()
+    }
+
+    /// What it says besides.
+    pub(crate) fn trailing_hash(&self) -> String {
+        let said: Vec<_> = self.trailing.iter().map(|item| content(&item.body)).collect();
+        Digest::of(serde_json::Value::from(said).to_string().as_bytes()).to_hex()
+    }
+}
+
+/// Who asks, and for what.
+pub(crate) struct Asked<'a> {
+    pub(crate) principal: &'a str,
+    pub(crate) flow: &'a str,
+    pub(crate) signature: &'a str,
+}
+
+/// Puts back the rounds of suspended exchanges that a linked transcript names.
+///
+/// # Errors
+/// [`FlowError::ForeignCall`], [`FlowError::MissingResults`], [`FlowError::Expired`] and [`FlowError::FlowChanged`].
+pub(crate) async fn arrange(runtime: &Runtime, items: Vec<Arc<Item>>, asked: &Asked<'_>) -> Result<Arranged> {
+    let mut out: Vec<Arc<Item>> = Vec::with_capacity(items.len());
+    // Where the first stretch of each exchange begins in `out`.
+    let mut begins: HashMap<String, usize> = HashMap::new();
+    let mut arrival = None;
+    let mut at = 0;
+    while at < items.len() {
+        let stretch = items[at..].iter().take_while(|item| is_models(item)).count();
+        let theirs = items[at + stretch..].iter().take_while(|item| !is_models(item)).count();
+        let (models, clients) = (&items[at..at + stretch], &items[at + stretch..at + stretch + theirs]);
+        at += stretch + theirs;
+        let Some((id, name)) = models.iter().find_map(suspension) else {
+            out.extend(models.iter().chain(clients).cloned());
+            continue;
+        };
+        let Some(suspended) = Suspended::read(runtime, &id).await? else {
+            if id.changes {
+                return Err(FlowError::Expired { call: name });
+            }
+            out.extend(models.iter().chain(clients).cloned());
+            continue;
+        };
+        if suspended.principal != asked.principal {
+            return Err(FlowError::ForeignCall { call: name });
+        }
+        let last = at == items.len();
+        let (results, given, trailing) = sort(&suspended, models, clients);
+        if suspended.flow != asked.flow {
+            if last && !given.is_empty() {
+                return Err(FlowError::ForeignCall { call: name });
+            }
+            out.extend(models.iter().chain(clients).cloned());
+            continue;
+        }
+        let missing: Vec<String> = suspended
+            .handed
+            .iter()
+            .filter(|handed| !given.contains(&handed.id))
+            .map(|handed| handed.id.clone())
+            .collect();
+        if !given.is_empty() && !missing.is_empty() {
+            return Err(FlowError::MissingResults { calls: missing });
+        }
+        begins.entry(suspended.root.clone()).or_insert(out.len());
+        let settled = Settled::read(runtime, &id).await?;
+        if last && !given.is_empty() && suspended.ended.is_none() {
+            if suspended.signature != asked.signature {
+                return Err(FlowError::FlowChanged);
+            }
+            let before = begins.get(&suspended.root).map_or_else(|| out.clone(), |begin| out[..*begin].to_vec());
+            arrival = Some(Arrival {
+                id,
+                results: results.clone(),
+                trailing: trailing.clone(),
+                before,
+                suspended: suspended.clone(),
+            });
+        }
+        out.extend(suspended.rounds(&settled.unwrap_or_default(), &results));
+        out.extend(trailing);
+    }
+    Ok(Arranged { items: out, arrival })
+}
+
+/// The suspension that an item names, and the id that names it.
+fn suspension(item: &Arc<Item>) -> Option<(SuspensionId, String)> {
+    let ItemBody::ToolCall(call) = &item.body else { return None };
+    let name = call.provider_id.as_ref()?;
+    Some((SuspensionId::of_call(name)?, name.clone()))
+}
+
+/// What a client sent after a stretch: results by our ids of the calls, the ids it gave results for, and what else it said.
+fn sort(
+    suspended: &Suspended,
+    models: &[Arc<Item>],
+    clients: &[Arc<Item>],
+) -> (HashMap<CallId, ToolResult>, HashSet<String>, Vec<Arc<Item>>) {
+    let (mut results, mut given, mut trailing) = (HashMap::new(), HashSet::new(), Vec::new());
+    let present: HashSet<String> = models.iter().filter_map(suspension).map(|(_, name)| name).collect();
+    for item in clients {
+        let ItemBody::ToolResult(result) = &item.body else {
+            trailing.push(item.clone());
+            continue;
+        };
+        let handed = suspended.handed.iter().find(|handed| Some(&handed.id) == result.provider_id.as_ref());
+        let Some(handed) = handed.filter(|handed| present.contains(&handed.id)) else { continue };
+        // What was left open was answered as cancelled when the transcript was linked.
+        if result.outcome.reason == Some(placet_core::Reason::Cancelled) {
+            continue;
+        }
+        given.insert(handed.id.clone());
+        let own = ToolResult {
+            call: handed.call.id.clone(),
+            provider_id: handed.call.provider_id.clone(),
+            tool: handed.call.name.clone(),
+            ..(**result).clone()
+        };
+        results.insert(handed.call.id.clone(), own);
+    }
+    (results, given, trailing)
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;
