@@ -6,11 +6,13 @@
 
 mod child;
 mod defects;
+mod http;
 mod model;
 mod notifications;
 mod processes;
 mod rules;
 mod runs;
 mod sweeping;
+mod tools;
 mod world;
 mod writes;
