@@ -35,6 +35,9 @@ pub struct EventEncoder {
     pub(super) last: Vec<u8>,
 }
 
+/// The service tiers that the protocol knows.
+const TIERS: [&str; 7] = ["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sort {
     Reasoning,
@@ -438,7 +441,8 @@ impl EventEncoder {
             response.field("error", &Value::Null);
             response.field("incomplete_details", &reason.map(|reason| json!({"reason": reason})));
             response.field("usage", &usage);
-            if let Some(tier) = &finished.service_tier {
+            // Another provider's word for a tier means nothing here, and strict readers stumble over it.
+            if let Some(tier) = finished.service_tier.as_deref().filter(|tier| TIERS.contains(tier)) {
                 response.field("service_tier", tier);
             }
             response.merge(&native, &["usage", "service_tier", "error", "incomplete_details"]);

@@ -2,6 +2,7 @@
 
 use super::answer::{EventEncoder, Sort};
 use super::answer_forms::part;
+use super::parts::is_reasoning;
 use super::request::ATTACHED;
 use super::tools::custom_input;
 use super::write::{List, Object};
@@ -87,7 +88,7 @@ impl EventEncoder {
     fn close_reasoning(&mut self, at: usize, out: &mut Vec<u8>) {
         let text = std::mem::take(&mut self.items[at].text);
         let (id, native) = (self.items[at].id.clone(), self.items[at].native.take());
-        let own = self.own(native.as_ref()).cloned();
+        let own = self.own(native.as_ref().filter(|native| is_reasoning(&native.value))).cloned();
         if self.items[at].written > 0 {
             self.event("response.reasoning_summary_text.done", out, |event| {
                 event.field("item_id", &id);

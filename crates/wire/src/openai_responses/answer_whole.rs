@@ -1,6 +1,7 @@
 //! Items that come whole, and answers that go whole.
 
 use super::answer::{EventEncoder, OpenItem, Sort};
+use super::parts::is_item;
 use super::write;
 use crate::answer::events_of;
 use crate::request::AnswerHead;
@@ -48,8 +49,10 @@ impl EventEncoder {
         self.close_before(None, out);
         let own = |provider: &ProviderId| *provider == self.head.provider;
         match &whole.body {
-            ItemBody::HostedCall(call) if own(&call.provider) => self.write_whole(&call.value, out),
-            ItemBody::Native(native) if own(&native.provider) && native.value.is_object() => {
+            ItemBody::HostedCall(call) if own(&call.provider) && is_item(&call.value) => {
+                self.write_whole(&call.value, out)
+            }
+            ItemBody::Native(native) if own(&native.provider) && is_item(&native.value) => {
                 self.write_whole(&native.value, out);
             }
             ItemBody::HostedCall(call) => {

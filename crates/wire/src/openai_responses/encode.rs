@@ -1,5 +1,6 @@
 //! From a request of ours to the body of a Responses request.
 
+use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
 use super::write::{List, Object};
 use super::{Dialect, OutputSupport, hosted};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
 pub(super) const FOREIGN: &str = "it belongs to another provider";
+const OTHER_PROTOCOL: &str = "it belongs to another protocol";
 
 /// The error that says that a server cannot take a field.
 pub(super) fn unsupported(dialect: &Dialect, field: &str) -> ProviderError {
@@ -349,9 +351,9 @@ impl<'a> Encoder<'a> {
             ItemBody::Reasoning(reasoning) => self.reasoning(reasoning, list),
             ItemBody::ToolCall(call) => self.call(call, list),
             ItemBody::ToolResult(result) => self.result(result, list)?,
-            ItemBody::HostedCall(call) if own(&call.provider) => list.push(&call.value),
+            ItemBody::HostedCall(call) if own(&call.provider) && is_item(&call.value) => list.push(&call.value),
             ItemBody::HostedCall(_) => self.omitted.add("hosted_call", FOREIGN),
-            ItemBody::Native(native) if own(&native.provider) => self.native(native, list)?,
+            ItemBody::Native(native) if own(&native.provider) && is_item(&native.value) => self.native(native, list)?,
             ItemBody::Native(_) => self.omitted.add("native_item", FOREIGN),
             ItemBody::Artifact(_) => self.omitted.add("artifact", "this protocol has no place for it"),
             // Between us and a human; no model is told.
@@ -389,7 +391,9 @@ impl<'a> Encoder<'a> {
         if !self.dialect.replay_reasoning {
             return self.omitted.add("reasoning", "the server does not take it back");
         }
-        let Some(map) = native.value.as_object() else { return list.push(&native.value) };
+        let Some(map) = native.value.as_object().filter(|_| is_reasoning(&native.value)) else {
+            return self.omitted.add("reasoning", OTHER_PROTOCOL);
+        };
         let is_given = |key: &str| match map.get(key) {
             None | Some(Value::Null) => false,
             Some(Value::Array(list)) => !list.is_empty(),

@@ -1,6 +1,7 @@
 //! A changed request, put onto the client's own body.
 
 use super::encode::{encode_request, own_object, parsed};
+use super::parts::{is_item, is_reasoning};
 use super::request::ATTACHED;
 use super::{Dialect, UserField, is_own_id};
 use crate::encoded::Encoded;
@@ -71,31 +72,32 @@ fn clean(items: &mut Vec<Value>, provider: &ProviderId) {
     items.retain_mut(|item| {
         let Some(map) = item.as_object_mut() else { return true };
         let is_ours = map.get("id").and_then(Value::as_str).is_some_and(is_own_id);
-        let is_reasoning = map.get("type").is_some_and(|kind| kind == "reasoning");
+        let is_thinking = map.get("type").is_some_and(|kind| kind == "reasoning");
         if is_ours {
             map.shift_remove("id");
         }
-        if !is_reasoning {
+        if !is_thinking {
             return true;
         }
         let content = map.get("encrypted_content").and_then(Value::as_str).filter(|text| !text.is_empty());
         match content {
             Some(text) if envelope::is_sealed(text) => match envelope::open(text) {
                 Some(Native { provider: owner, value }) if owner == *provider => match value.get(ATTACHED) {
-                    None => {
+                    None if is_reasoning(&value) => {
                         *item = value;
                         if let Some(map) = item.as_object_mut() {
                             map.shift_remove("status");
                         }
                         true
                     }
-                    Some(_) => match value.get("value").and_then(|body| body.get("value")) {
-                        Some(inner) if value.get(ATTACHED).is_some_and(|of| of == "item") => {
+                    Some(of) => match value.get("value").and_then(|body| body.get("value")) {
+                        Some(inner) if of == "item" && is_item(inner) => {
                             *item = inner.clone();
                             true
                         }
                         _ => false,
                     },
+                    None => false,
                 },
                 _ => false,
             },
@@ -106,7 +108,7 @@ fn clean(items: &mut Vec<Value>, provider: &ProviderId) {
 }
 
 /// Writes items in the form in which the body has them: texts as they are or as lists of one part, the operator's role by the
-/// body's word for it.
+/// body's word for it, calls under its ids.
 fn conform(body: &[Value], before: &mut Value, after: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (before.get_mut("input"), after.get_mut("input"))
     else {
@@ -130,6 +132,10 @@ fn conform_item(body: &Value, item: &mut Value) {
     let is_operator = |item: &Value| item.get("role").is_some_and(|role| role == "system" || role == "developer");
     if is_operator(body) && is_operator(item) {
         item["role"] = body["role"].clone();
+    }
+    // Where an id came twice we tell the calls apart, and the client does not.
+    if let (Some(theirs), Some(_)) = (body.get("call_id"), item.get("call_id")) {
+        item["call_id"] = theirs.clone();
     }
     for key in ["content", "output"] {
         let (Some(theirs), Some(ours)) = (body.get(key), item.get_mut(key)) else { continue };

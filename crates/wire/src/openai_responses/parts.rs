@@ -40,6 +40,16 @@ pub(super) fn whole_body(provider: &ProviderId, item: &Value) -> ItemBody {
     }
 }
 
+/// Whether a native value is thinking in this protocol's form. The same provider may speak another protocol, too.
+pub(super) fn is_reasoning(value: &Value) -> bool {
+    value.get("type").is_some_and(|kind| kind == "reasoning") || value.get("summary").is_some_and(Value::is_array)
+}
+
+/// Whether a native value is an item in this protocol's form.
+pub(super) fn is_item(value: &Value) -> bool {
+    value.get("type").is_some_and(Value::is_string)
+}
+
 /// What only the provider understands of a message: its id, its phase and what is unknown.
 pub(super) fn message_head(item: &Map<String, Value>) -> Map<String, Value> {
     rest(item, &["type", "role", "content", "status"])

@@ -392,6 +392,43 @@ fn responses() {
     run::<responses::Responses>();
 }
 
+/// What real clients send, where `PLACET_CLIENTS` names a folder of it: JSON files with `requests`, each with `path` and `body`.
+/// Every body whose path the protocol takes comes back as it was, and with one typed edit differs there only.
+#[expect(clippy::disallowed_methods, reason = "an extra test run is pointed at its data by a variable")]
+fn clients<P: Served>(takes: impl Fn(&str) -> bool) {
+    let Some(folder) = std::env::var_os("PLACET_CLIENTS").map(PathBuf::from) else {
+        eprintln!("SKIPPED clients of {}: PLACET_CLIENTS names no folder", P::NAME);
+        return;
+    };
+    let mut paths = Vec::new();
+    files(&folder, &mut paths);
+    paths.sort();
+    let (mut passed, mut failed) = (0usize, Vec::new());
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("a readable recording");
+        let value: Value = serde_json::from_str(&text).expect("a recording is JSON");
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for (i, recorded) in value["requests"].as_array().into_iter().flatten().enumerate() {
+            if !recorded["path"].as_str().is_some_and(&takes) || !recorded["body"].is_object() {
+                continue;
+            }
+            let case = Case::read(json!({"request": recorded}), &Value::Null, format!("{name}[{i}]"));
+            match request::<P>(&case) {
+                problems if problems.is_empty() => passed += 1,
+                problems => failed.push(format!("FAILED {}\n    {}", case.name, problems.join("\n    "))),
+            }
+        }
+    }
+    eprintln!("{}: {passed} bodies of real clients passed, {} failed", P::NAME, failed.len());
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(passed > 0, "the folder holds no request of this protocol");
+}
+
+#[test]
+fn responses_clients() {
+    clients::<responses::Responses>(|path| path.contains("/responses"));
+}
+
 /// Whether some protocol takes a case.
 fn is_taken(case: &Case) -> bool {
     [chat::Chat::takes, responses::Responses::takes].iter().any(|takes| takes(case))
