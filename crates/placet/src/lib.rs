@@ -34,9 +34,12 @@
 //! | [`store`] | where runs are kept: in memory; `sqlite` and `postgres` are features |
 //! | [`observe`] | journals: replay, diff, export, audit |
 //! | `workspace` | files, commands and a calculator as capabilities; a feature |
+//! | `board` | blackboards: one ordered record that many agents read and write; a feature |
 //! | [`core`] | the words that all of these speak in |
 //! | [`mod@test`] | scripted models, a manual clock and checks on journals, for your own tests |
 
+#[cfg(feature = "board")]
+pub use placet_board as board;
 pub use placet_core as core;
 pub use placet_models as models;
 pub use placet_observe as observe;
