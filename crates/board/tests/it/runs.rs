@@ -274,21 +274,25 @@ async fn a_spec_is_checked_before_anything_is_touched() {
 async fn waiting_for_the_end_brings_it_about() {
     every_manual(async |world| {
         let control = world.incident().await;
-        let wait = control.wait_closed(None);
         let clock = world.clock.clone();
-        let move_on = async {
-            for _ in 0..100 {
+        // Goes on for as long as somebody waits.
+        let move_on = || async {
+            loop {
                 tokio::task::yield_now().await;
                 clock.advance(Duration::from_secs(1));
             }
         };
-        let (outcome, ()) = futures_util::join!(wait, move_on);
+        let outcome = tokio::select! {
+            outcome = control.wait_closed(None) => outcome,
+            () = move_on() => unreachable!(),
+        };
         assert_eq!(outcome.unwrap(), Some(settled(&[])));
-        let other = world.boards().open(&id("other"), &spec()).await.unwrap();
-        let (outcome, ()) = futures_util::join!(other.wait_closed(Some(Duration::from_secs(3))), async {
-            tokio::task::yield_now().await;
-            clock.advance(Duration::from_secs(3));
-        });
+        let spec = BoardSpec::new(Limits::new(Duration::from_secs(1_000_000_000), Duration::from_secs(1_000_000_000)));
+        let other = world.boards().open(&id("other"), &spec.region(Region::level("findings"))).await.unwrap();
+        let outcome = tokio::select! {
+            outcome = other.wait_closed(Some(Duration::from_secs(3))) => outcome,
+            () = move_on() => unreachable!(),
+        };
         assert_eq!(outcome.unwrap(), None);
     })
     .await;
