@@ -49,11 +49,12 @@ impl FlowState {
         FlowState { later: Vec::new(), claimed: Arc::new(AtomicBool::new(true)), ..self.clone() }
     }
 
-    /// The calls that were made in this exchange and nobody has answered, in order.
+    /// The calls that were made in this exchange, that nobody has answered and the client was not handed yet, in order.
     pub(crate) fn owed(&self) -> Vec<ToolCall> {
         let made = self.chat.get(self.seed..).unwrap_or_default();
         let answered: HashSet<&CallId> = made.iter().filter_map(|item| answers(item)).collect();
         made.iter()
+            .filter(|item| !self.delivered.contains(&item.id))
             .filter_map(|item| match &item.body {
                 ItemBody::ToolCall(call) if !answered.contains(&call.id) => Some(call.clone()),
                 _ => None,
