@@ -55,8 +55,10 @@ pub(super) struct OpenItem {
     pub(super) native: Option<Native>,
     pub(super) call_id: String,
     pub(super) name: String,
-    /// How much of the arguments has been written.
+    /// How much of the arguments has been written, and one more; zero is "not announced".
     pub(super) written: usize,
+    /// Whether it is a call of a custom tool, known once it is announced.
+    pub(super) is_custom: bool,
     /// The item as it was written whole.
     pub(super) done: Option<Vec<u8>>,
 }
@@ -110,15 +112,7 @@ impl EventEncoder {
     }
 
     pub(super) fn event(&mut self, kind: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Object<'_>)) {
-        let number = self.sequence;
-        self.sequence += 1;
-        sse::encode_named_data(kind, out, |out| {
-            let mut object = Object::new(out);
-            object.field("type", kind);
-            object.field("sequence_number", &number);
-            write(&mut object);
-            object.end();
-        });
+        numbered(&mut self.sequence, kind, out, write);
     }
 
     pub(super) fn mint(&mut self, prefix: &str) -> String {
@@ -179,6 +173,7 @@ impl EventEncoder {
             call_id: String::new(),
             name: String::new(),
             written: 0,
+            is_custom: false,
             done: None,
         });
         let at = self.items.len() - 1;
@@ -221,15 +216,15 @@ impl EventEncoder {
             None => self.open(delta.index, sort, None, out),
         };
         self.begin(at, out);
-        self.items[at].text.push_str(&delta.text);
-        let id = self.items[at].id.clone();
+        let item = &mut self.items[at];
+        item.text.push_str(&delta.text);
         let (kind, part) = match sort {
             Sort::Reasoning => ("response.reasoning_summary_text.delta", "summary_index"),
             Sort::Refusal => ("response.refusal.delta", "content_index"),
             Sort::Text | Sort::Call => ("response.output_text.delta", "content_index"),
         };
-        self.event(kind, out, |event| {
-            event.field("item_id", &id);
+        numbered(&mut self.sequence, kind, out, |event| {
+            event.field("item_id", &item.id);
             event.field("output_index", &at);
             event.field(part, &0);
             event.field("delta", &delta.text);
@@ -341,46 +336,43 @@ impl EventEncoder {
             self.items[at].call_id = self.mint("call");
         }
         // `null` and its like mean no arguments, which are written `{}`.
-        let absent = Arguments::from_text(self.items[at].text.as_str()).is_absent();
-        if is_last && absent {
+        if is_last && Arguments::from_text(self.items[at].text.as_str()).is_absent() {
             self.items[at].text = "{}".to_owned();
         }
         if self.items[at].written == 0 {
-            // Counts one more than is written, so that zero is "not announced".
             self.items[at].written = 1;
+            self.items[at].is_custom = self.is_custom(at);
             let item = self.call_item(at, "in_progress", true);
             self.event("response.output_item.added", out, |event| {
                 event.field("output_index", &at);
                 event.raw("item", &item);
             });
         }
-        if self.is_custom(at) {
+        let item = &mut self.items[at];
+        if item.is_custom {
             if is_last {
-                let input = custom_input(&self.items[at].text).into_owned();
-                let id = self.items[at].id.clone();
-                self.event("response.custom_tool_call_input.delta", out, |event| {
-                    event.field("item_id", &id);
+                let input = custom_input(&item.text);
+                numbered(&mut self.sequence, "response.custom_tool_call_input.delta", out, |event| {
+                    event.field("item_id", &item.id);
                     event.field("output_index", &at);
                     event.field("delta", &input);
                 });
             }
             return;
         }
-        let item = &self.items[at];
         if !is_last && may_be_absent(&item.text) {
             return;
         }
-        let rest = item.text.get(item.written - 1..).unwrap_or_default().to_owned();
+        let rest = item.text.get(item.written - 1..).unwrap_or_default();
         if rest.is_empty() {
             return;
         }
-        let id = item.id.clone();
-        self.items[at].written += rest.len();
-        self.event("response.function_call_arguments.delta", out, |event| {
-            event.field("item_id", &id);
+        numbered(&mut self.sequence, "response.function_call_arguments.delta", out, |event| {
+            event.field("item_id", &item.id);
             event.field("output_index", &at);
-            event.field("delta", &rest);
+            event.field("delta", rest);
         });
+        item.written = item.text.len() + 1;
     }
 
     /// A call as an item. Before its arguments have come it has none.
@@ -468,4 +460,17 @@ impl EventEncoder {
         self.last = response;
         self.is_done = true;
     }
+}
+
+/// Writes an event with the next number.
+fn numbered(sequence: &mut u64, kind: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Object<'_>)) {
+    let number = *sequence;
+    *sequence += 1;
+    sse::encode_named_data(kind, out, |out| {
+        let mut object = Object::new(out);
+        object.field("type", kind);
+        object.field("sequence_number", &number);
+        write(&mut object);
+        object.end();
+    });
 }

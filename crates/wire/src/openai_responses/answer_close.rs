@@ -148,7 +148,7 @@ impl EventEncoder {
             Err(_) if status == "incomplete" => "incomplete",
             _ => "completed",
         };
-        let is_custom = self.is_custom(at);
+        let is_custom = self.items[at].is_custom;
         let (id, text) = (self.items[at].id.clone(), self.items[at].text.clone());
         let kind =
             if is_custom { "response.custom_tool_call_input.done" } else { "response.function_call_arguments.done" };

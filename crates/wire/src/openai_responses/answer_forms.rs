@@ -100,20 +100,16 @@ pub(super) fn repeated(request: Option<&Value>) -> Vec<u8> {
     }
     let mut tools = List::new(object.key("tools"));
     for tool in given("tools").unwrap_or(&none).as_array().into_iter().flatten() {
-        let mut tool = tool.clone();
-        if let Some(map) = tool.as_object_mut() {
-            let kind = map.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if kind == "mcp" {
-                map.shift_remove("authorization");
-                map.shift_remove("headers");
-            }
-            if kind == "function" {
-                for key in ["parameters", "strict"] {
-                    map.entry(key).or_insert(Value::Null);
-                }
+        let Some(map) = tool.as_object() else { continue };
+        let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
+        let mut form = Object::new(tools.next());
+        form.merge(map, if kind == "mcp" { &["authorization", "headers"] } else { &[] });
+        for key in ["parameters", "strict"] {
+            if kind == "function" && !map.contains_key(key) {
+                form.field(key, &Value::Null);
             }
         }
-        tools.push(&tool);
+        form.end();
     }
     tools.end();
     object.end();

@@ -33,6 +33,7 @@ impl EventEncoder {
             call_id: String::new(),
             name: String::new(),
             written: 1,
+            is_custom: false,
             done: None,
         });
         self.event("response.output_item.added", out, |event| {

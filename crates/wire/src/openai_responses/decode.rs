@@ -284,8 +284,8 @@ impl Answer {
             "response.reasoning_text.delta" | "response.reasoning.delta" => {
                 self.think(index, "content", part, delta, out);
             }
-            "response.function_call_arguments.delta" => self.arguments(index, false, &delta, out),
-            "response.custom_tool_call_input.delta" => self.arguments(index, true, &delta, out),
+            "response.function_call_arguments.delta" => self.arguments(index, false, delta, out),
+            "response.custom_tool_call_input.delta" => self.arguments(index, true, delta, out),
             _ => return false,
         }
         self.last = index;
@@ -501,30 +501,23 @@ impl Answer {
         }
     }
 
-    fn arguments(&mut self, index: u64, is_custom: bool, piece: &str, out: &mut Vec<TurnEvent>) {
+    fn arguments(&mut self, index: u64, is_custom: bool, piece: String, out: &mut Vec<TurnEvent>) {
         if piece.is_empty() {
             return;
         }
         self.has_calls = true;
         let call = self.items.entry(index).or_default().call.get_or_insert_default();
         call.is_custom |= is_custom;
-        let mut arguments = String::new();
-        if call.is_custom {
-            if call.sent == 0 {
-                arguments.push_str(INPUT_OPENS);
-            }
-            arguments.push_str(&inner_json(piece));
-        } else {
-            arguments.push_str(piece);
-        }
+        let opens = if call.sent == 0 { INPUT_OPENS } else { "" };
         call.sent += piece.len();
+        let arguments = if call.is_custom { format!("{opens}{}", inner_json(&piece)) } else { piece };
         out.push(TurnEvent::Call(CallDelta { index: place(index, 0), arguments, ..CallDelta::default() }));
     }
 
     fn arguments_to(&mut self, index: u64, is_custom: bool, whole: &str, out: &mut Vec<TurnEvent>) {
         let call = self.items.get(&index).and_then(|item| item.call.as_ref());
         let rest = missing(whole, call.map_or(0, |call| call.sent));
-        self.arguments(index, is_custom, &rest, out);
+        self.arguments(index, is_custom, rest, out);
     }
 
     /// The input of a custom tool is whole: so is the text that it became.

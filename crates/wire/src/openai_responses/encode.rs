@@ -28,7 +28,12 @@ pub(super) fn unsupported(dialect: &Dialect, field: &str) -> ProviderError {
 /// [`ProviderError`] of kind *unsupported* for content, a constraint or a restriction that this server or protocol cannot
 /// express, and of kind *invalid request* for what contradicts itself. Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    let mut encoder = Encoder::new(request, dialect);
+    encode(request, dialect, false)
+}
+
+/// The body of a request. A client that goes on from a kept answer says itself what is new, so that all of its items are sent.
+pub(super) fn encode(request: &TurnRequest, dialect: &Dialect, sends_all: bool) -> Result<Encoded, ProviderError> {
+    let mut encoder = Encoder::new(request, dialect, sends_all);
     let mut body = Body::new(request, dialect);
     encoder.head(&mut body)?;
     encoder.controls(&mut body)?;
@@ -69,6 +74,7 @@ pub fn encode_count_request(request: &TurnRequest, dialect: &Dialect) -> Result<
 /// request says within a field stands beside what we say.
 pub(super) struct Body<'a> {
     fields: Map<String, Value>,
+    tools: Vec<u8>,
     native: Option<&'a Map<String, Value>>,
     extra: &'a Map<String, Value>,
 }
@@ -76,7 +82,12 @@ pub(super) struct Body<'a> {
 impl<'a> Body<'a> {
     fn new(request: &'a TurnRequest, dialect: &Dialect) -> Self {
         let native = request.native.as_ref().filter(|native| native.provider == dialect.provider);
-        Body { fields: Map::new(), native: native.and_then(|native| native.value.as_object()), extra: &request.extra }
+        Body {
+            fields: Map::new(),
+            tools: Vec::new(),
+            native: native.and_then(|native| native.value.as_object()),
+            extra: &request.extra,
+        }
     }
 
     pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) {
@@ -108,9 +119,14 @@ impl<'a> Body<'a> {
         for (key, value) in self.extra {
             self.fields.insert(key.clone(), value.clone());
         }
-        let mut out = Vec::with_capacity(input.len() + 512);
+        let mut out = Vec::with_capacity(input.len() + self.tools.len() + 512);
         let mut object = Object::new(&mut out);
-        object.merge(&self.fields, &["input"]);
+        for (key, value) in self.fields.iter().filter(|(key, _)| *key != "input") {
+            match key.as_str() {
+                "tools" if value.is_null() => object.raw(key, &self.tools),
+                _ => object.field(key, value),
+            }
+        }
         match self.fields.get("input") {
             Some(replaced) => object.field("input", replaced),
             None => object.raw("input", input),
@@ -130,11 +146,12 @@ pub(super) struct Encoder<'a> {
     calls: HashMap<&'a CallId, (&'a str, bool)>,
     /// Nothing is kept by the provider, so that ids of what it would have kept mean nothing.
     pub(super) is_unstored: bool,
+    sends_all: bool,
     additional: u64,
 }
 
 impl<'a> Encoder<'a> {
-    fn new(request: &'a TurnRequest, dialect: &'a Dialect) -> Self {
+    fn new(request: &'a TurnRequest, dialect: &'a Dialect, sends_all: bool) -> Self {
         let mut omitted = Omissions::default();
         if request.native.as_ref().is_some_and(|native| native.provider != dialect.provider) {
             omitted.add("native", FOREIGN);
@@ -147,6 +164,7 @@ impl<'a> Encoder<'a> {
             used_ids: HashSet::new(),
             calls: HashMap::new(),
             is_unstored: false,
+            sends_all,
             additional: 0,
         }
     }
@@ -183,7 +201,9 @@ impl<'a> Encoder<'a> {
         }
         list.end();
         if text != b"[]" {
-            body.put("tools", serde_json::from_slice::<Value>(&text).unwrap_or_default());
+            // Its place; what stands there is written already.
+            body.put("tools", Value::Null);
+            body.tools = text;
         }
         self.tool_choice(body)?;
         match request.controls.parallel_tool_calls {
@@ -267,13 +287,16 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// The items that are sent: all of them, or where the provider goes on from an answer that it kept, what came after it.
+    /// The items that are sent: all of them, or where the provider goes on from an answer that it kept, what came after it. Old
+    /// items would stand there twice.
     fn sent(&self) -> &'a [std::sync::Arc<Item>] {
         let request = self.request;
         let goes_on = request.provider_state.as_ref().is_some_and(|state| {
-            state.provider == self.dialect.provider && state.value.get("previous_response_id").is_some()
+            let holds = |key: &str| state.value.get(key).is_some_and(|value| !value.is_null());
+            state.provider == self.dialect.provider && (holds("previous_response_id") || holds("conversation"))
         });
-        if request.controls.state != Some(StateMode::Stateful) || !goes_on {
+        let is_wanted = matches!(request.controls.state, None | Some(StateMode::Stateful));
+        if self.sends_all || !is_wanted || !goes_on || !self.dialect.stateful {
             return &request.items;
         }
         let last = request.items.iter().rposition(|item| self.is_models(&item.body));
@@ -312,12 +335,18 @@ impl<'a> Encoder<'a> {
             let role = self.dialect.operator.word();
             list.push(&json!({"type": "message", "role": role, "content": &**instructions}));
         }
-        // Their ids stand for them, though they are not sent again.
         let all = &self.request.items;
         let sent = self.sent();
+        // Their ids and numbers stand for them, though they are not sent again.
         for item in &all[..all.len() - sent.len()] {
-            if let ItemBody::ToolCall(call) = &item.body {
-                self.note_call(call);
+            match &item.body {
+                ItemBody::ToolCall(call) => {
+                    self.note_call(call);
+                }
+                ItemBody::Native(native) if native.value.get("type").is_some_and(|kind| kind == ADDITIONAL) => {
+                    self.additional += 1;
+                }
+                _ => {}
             }
         }
         let mut rest = sent;

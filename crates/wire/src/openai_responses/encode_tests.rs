@@ -200,7 +200,21 @@ fn state_mode_stateful() {
 
 #[test]
 fn row_27_responses() {
-    state_mode_stateful();
+    // Whoever hands on the state of the last answer need not say more: what the provider holds is not sent again.
+    let made = Made::new();
+    for state in [json!({"previous_response_id": "resp_1"}), json!({"conversation": "conv_1"})] {
+        let mut request = conversation(&made);
+        request.provider_state = Some(ProviderState { provider: own(), value: state.clone() });
+        let sent = body(&request);
+        assert_eq!(kinds(&sent), ["function_call_output", "message"]);
+        for (key, value) in state.as_object().unwrap() {
+            assert_eq!(sent[key], *value);
+        }
+        // That of another provider holds nothing here.
+        request.provider_state = Some(ProviderState { provider: "other".into(), value: state });
+        let (sent, omitted) = body_of(&request, &dialect());
+        assert_eq!((kinds(&sent).len(), omitted), (5, vec!["provider_state".to_owned()]));
+    }
 }
 
 #[test]

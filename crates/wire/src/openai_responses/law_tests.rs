@@ -303,8 +303,16 @@ fn generate(choices: &[u16]) -> TurnRequest {
     for _ in 0..s.below(3) {
         request.hosted.push(hosted_tool(s));
     }
-    request.provider_state =
-        s.maybe(|_| ProviderState { provider: own(), value: json!({"previous_response_id": "resp_0"}) });
+    // The provider that goes on from an answer holds what stands before its end.
+    let is_new = |item: &Arc<Item>| match &item.body {
+        ItemBody::Message(message) => message.role != Role::Assistant,
+        ItemBody::Native(_) => true,
+        _ => false,
+    };
+    if request.items.iter().all(is_new) {
+        let state = json!({"previous_response_id": "resp_0"});
+        request.provider_state = s.maybe(|_| ProviderState { provider: own(), value: state });
+    }
     request.native = s.maybe(|_| {
         native(json!({"client_metadata": {"a": 1}, "reasoning": {"context": "all_turns"}, "text": {"odd": 1}}))
     });

@@ -1,6 +1,6 @@
 //! A changed request, put onto the client's own body.
 
-use super::encode::{encode_request, own_object, parsed};
+use super::encode::{encode, own_object, parsed};
 use super::parts::{is_item, is_reasoning};
 use super::request::ATTACHED;
 use super::{Dialect, UserField, is_own_id};
@@ -27,11 +27,11 @@ pub(super) fn message_id<'a>(message: &'a Message, dialect: &Dialect) -> Option<
 }
 
 /// The body of a request that was `decoded` from `body` and has become `request` since: the client's own body, with the
-/// difference. What this server cannot take is left out or refused, as in [`encode_request`]; what we sealed for the client is
+/// difference. What this server cannot take is left out or refused, as in [`super::encode_request`]; what we sealed for the client is
 /// opened or taken out.
 ///
 /// # Errors
-/// As [`encode_request`].
+/// As [`super::encode_request`].
 pub fn encode_request_onto(
     body: &Value,
     decoded: &TurnRequest,
@@ -47,13 +47,17 @@ pub fn encode_request_onto(
     }
     let mut whole = dialect.unlimited();
     whole.stream = body.get("stream").and_then(Value::as_bool) == Some(true);
-    let mut before = parsed(&encode_request(decoded, &whole)?.body);
-    let encoded = encode_request(request, &dialect)?;
-    let mut after = parsed(&encoded.body);
+    let encoded = encode(request, &dialect, true)?;
     let mut body = body.clone();
     if let Some(Value::Array(items)) = body.get_mut("input") {
         clean(items, &dialect.provider);
     }
+    // Nothing was changed, and nothing is left out: there is nothing to compare.
+    if decoded == request && whole == dialect {
+        return Ok(Encoded { body: body.to_string().into(), ..encoded });
+    }
+    let mut before = parsed(&encode(decoded, &whole, true)?.body);
+    let mut after = parsed(&encoded.body);
     if before != after {
         if let Some(Value::Array(items)) = body.get("input") {
             conform(items, &mut before, &mut after);

@@ -12,7 +12,7 @@ use placet_core::hosted::HostedTool;
 use placet_core::{Effect, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Where the native value of a tool says which item of the conversation brought it: the how-manieth of its kind.
 pub(super) const ADDITIONAL: &str = "additional_tools";
@@ -98,7 +98,7 @@ impl Tools {
         };
         let mut name = bare.to_owned();
         if let Some((space_name, space)) = space {
-            name = self.free_name(space_name, bare);
+            name = free_name(space_name, bare, |name| self.functions.iter().any(|tool| tool.name.as_str() == name));
             value.insert(NAMESPACE.into(), Value::Object(space.clone()));
             value.insert("name".into(), bare.into());
         }
@@ -112,13 +112,12 @@ impl Tools {
         self.functions.push(tool);
         Ok(())
     }
+}
 
-    /// The name of a tool of a namespace: `namespace__tool`, unless a tool of that name stands there already.
-    fn free_name(&self, space: &str, bare: &str) -> String {
-        let name = format!("{space}__{bare}");
-        let is_taken = self.functions.iter().any(|tool| tool.name.as_str() == name);
-        if is_taken { format!("{space}.{bare}") } else { name }
-    }
+/// The name of a tool of a namespace: `namespace__tool`, unless a tool of that name stands there already.
+fn free_name(space: &str, bare: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let name = format!("{space}__{bare}");
+    if is_taken(&name) { format!("{space}.{bare}") } else { name }
 }
 
 /// How a tool goes by on the wire.
@@ -262,7 +261,7 @@ fn open_schema(schema: &mut Value) {
 
 /// What a client calls the tools that it declared: for writing calls of them in its own words.
 #[derive(Debug, Default)]
-pub(super) struct ClientTools(HashMap<ToolName, ClientTool>);
+pub(super) struct ClientTools(HashMap<String, ClientTool>);
 
 /// How a client calls one of its tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -276,37 +275,38 @@ impl ClientTools {
     /// The tools of a client's request, wherever they stand in it.
     pub(super) fn of(body: Option<&Value>) -> Self {
         let Some(body) = body else { return ClientTools::default() };
-        let provider = ProviderId::new("client");
-        let mut tools = Tools::default();
         let in_items = body.get("input").and_then(Value::as_array).into_iter().flatten();
         let lists = std::iter::once(body).chain(in_items.filter(|item| item["type"] == ADDITIONAL));
-        for list in lists.filter_map(|place| place.get("tools")) {
-            // What is wrong was said where the request was read.
-            let _ = tools.take(list, "tools", None, &provider);
-        }
-        let dialect = Dialect::new(provider.clone());
-        let found = tools.functions.iter().filter_map(|tool| {
-            let own = own(tool, &provider);
-            let wire = wire_name(tool, &provider, &dialect);
-            if wire.namespace.is_none() && !wire.is_custom {
-                return None;
+        let (mut found, mut names) = (HashMap::new(), HashSet::new());
+        for tool in lists.filter_map(|place| place.get("tools")?.as_array()).flatten().filter_map(Value::as_object) {
+            let space = word(tool, "name").filter(|_| word(tool, "type") == Some("namespace"));
+            let inner = tool.get("tools").and_then(Value::as_array).filter(|_| space.is_some());
+            let inner = inner.map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_object).collect());
+            for tool in if space.is_some() { inner } else { vec![tool] } {
+                let said = tool.get("function").and_then(Value::as_object).unwrap_or(tool);
+                let Some(bare) = word(said, "name") else { continue };
+                let name =
+                    space.map_or_else(|| bare.to_owned(), |space| free_name(space, bare, |name| names.contains(name)));
+                let is_custom = word(tool, "type") == Some("custom");
+                if space.is_some() || is_custom {
+                    let namespace = space.map(str::to_owned);
+                    found.insert(name.clone(), ClientTool { name: bare.to_owned(), namespace, is_custom });
+                }
+                names.insert(name);
             }
-            let name = own.and_then(|own| word(own, "name")).unwrap_or(tool.name.as_str()).to_owned();
-            let namespace = wire.namespace.map(str::to_owned);
-            Some((tool.name.clone(), ClientTool { name, namespace, is_custom: wire.is_custom }))
-        });
-        ClientTools(found.collect())
+        }
+        ClientTools(found)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&ClientTool> {
-        self.0.get(&ToolName::new(name))
+        self.0.get(name)
     }
 
     /// The tool that a client calls so, and our name of it.
     pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> Option<(ToolName, &ClientTool)> {
         let mut tools = self.0.iter();
         let found = tools.find(|(_, tool)| tool.name == name && tool.namespace.as_deref() == namespace);
-        found.map(|(name, tool)| (name.clone(), tool))
+        found.map(|(name, tool)| (ToolName::new(name), tool))
     }
 }
 
