@@ -1,6 +1,7 @@
 //! The client: settings, the pool, sending.
 
 use crate::connect::{Connector, authority, net_error_in};
+use crate::direct::{Driven, Idle, Keeping, Pool as DirectPool, Unsent};
 use crate::guard::{AddressPolicy, Resolver, SystemResolver};
 use crate::headers::mark_sensitive_headers;
 use crate::response::{Body, Watch};
@@ -9,7 +10,7 @@ use crate::tls::{Trust, read_certificates};
 use crate::{Cause, NetError, ProxySettings, Request, Response, TimeoutKind, Timeouts};
 use bytes::Bytes;
 use http::HeaderValue;
-use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION, USER_AGENT};
+use http::header::{AUTHORIZATION, HOST, PROXY_AUTHORIZATION, USER_AGENT};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::Error as PoolError;
@@ -133,6 +134,9 @@ pub struct Client {
 
 struct Inner {
     pool: Pool<Connector, Full<Bytes>>,
+    connector: Connector,
+    /// Connections of plain HTTP that nobody uses at present.
+    idle: Arc<Idle>,
     options: ClientOptions,
     user_agent: HeaderValue,
     trust: Arc<Trust>,
@@ -178,8 +182,8 @@ impl Client {
             .timer(TokioTimer::new())
             .pool_idle_timeout(options.idle_connection_timeout)
             .pool_max_idle_per_host(options.idle_connections)
-            .build(connector);
-        Ok(Client { inner: Arc::new(Inner { pool, options, user_agent, trust, env }) })
+            .build(connector.clone());
+        Ok(Client { inner: Arc::new(Inner { pool, connector, idle: Arc::default(), options, user_agent, trust, env }) })
     }
 
     /// Sends a request and waits for the head of its answer. Any status is an answer. Redirects are not followed.
@@ -212,6 +216,13 @@ impl Client {
         let inner = &*self.inner;
         let mut request = self.prepare(request);
         let uri = request.uri().clone();
+        if inner.connector.is_plain(&uri) {
+            let answer = self.send_plainly(request, &uri, timeouts, deadline, cancel).await?;
+            let (parts, driven) = answer.into_parts();
+            let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.clone());
+            let body = Body::driven(driven, &parts.headers, uri.into_parts().authority, watch);
+            return Ok(Response { status: parts.status, headers: parts.headers, version: parts.version, body });
+        }
         let captured = timeouts.connect.map(|limit| (limit, capture_connection(&mut request)));
         let sending = inner.pool.request(request);
         let answer = tokio::select! {
@@ -226,6 +237,83 @@ impl Client {
         let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.clone());
         let body = Body::new(incoming, &parts.headers, uri.into_parts().authority, watch);
         Ok(Response { status: parts.status, headers: parts.headers, version: parts.version, body })
+    }
+
+    /// Sends by plain HTTP/1.1, over a connection that the reader of the answer drives.
+    async fn send_plainly(
+        &self,
+        mut request: http::Request<Full<Bytes>>,
+        uri: &http::Uri,
+        timeouts: &Timeouts,
+        deadline: Option<(Duration, Duration)>,
+        cancel: &CancellationToken,
+    ) -> crate::Result<http::Response<Driven>> {
+        let inner = &*self.inner;
+        let Some(host) = uri.authority().cloned() else {
+            return Err(NetError::InvalidUrl { url: uri.to_string(), reason: "it names no host".to_owned() });
+        };
+        if let Some(path) = uri.path_and_query().cloned() {
+            *request.uri_mut() = path.into();
+        }
+        if !request.headers().contains_key(HOST) {
+            let name = if host.port_u16() == Some(80) { host.host() } else { host.as_str() };
+            if let Ok(value) = HeaderValue::from_str(name) {
+                request.headers_mut().insert(HOST, value);
+            }
+        }
+        let keeping = Keeping { most: inner.options.idle_connections, span: inner.options.idle_connection_timeout };
+        loop {
+            let pool = DirectPool { idle: inner.idle.clone(), clock: inner.env.clock().clone(), keeping };
+            let (live, was_idle) = match pool.idle(&host).await {
+                Some(live) => (live, true),
+                None => {
+                    inner.idle.sweep(inner.env.clock().steady(), keeping.span);
+                    let connecting = DirectPool::connect(&inner.connector, uri.clone());
+                    let made = tokio::select! {
+                        biased;
+                        made = connecting => made.map_err(|unsent| plain_error(&host, unsent))?,
+                        (which, after) = self.too_late_for(TimeoutKind::Connect, timeouts.connect, deadline) => {
+                            return Err(NetError::Timeout { which, after, authority: host.to_string() });
+                        }
+                        () = cancel.cancelled() => return Err(NetError::Cancelled),
+                    };
+                    (made, false)
+                }
+            };
+            let answer = tokio::select! {
+                biased;
+                answer = pool.send(live, host.clone(), request) => answer,
+                (which, after) = self.too_late_for(TimeoutKind::FirstByte, timeouts.first_byte, deadline) => {
+                    return Err(NetError::Timeout { which, after, authority: host.to_string() });
+                }
+                () = cancel.cancelled() => return Err(NetError::Cancelled),
+            };
+            match answer {
+                Ok(answer) => return Ok(answer),
+                // It was closed while it was idle, and nothing of the request was sent.
+                Err((_, Some(unsent))) if was_idle => request = unsent,
+                Err((unsent, _)) => return Err(plain_error(&host, unsent)),
+            }
+        }
+    }
+
+    /// Completes when a phase has taken too long, or everything has.
+    async fn too_late_for(
+        &self,
+        which: TimeoutKind,
+        limit: Option<Duration>,
+        deadline: Option<(Duration, Duration)>,
+    ) -> (TimeoutKind, Duration) {
+        let env = &self.inner.env;
+        let phase = limit.map(|limit| (limit, which, limit));
+        let whole = deadline.map(|(at, whole)| (at.saturating_sub(env.clock().steady()), TimeoutKind::Whole, whole));
+        match [phase, whole].into_iter().flatten().min_by_key(|(span, ..)| *span) {
+            Some((span, which, after)) => {
+                env.sleep(span).await;
+                (which, after)
+            }
+            None => std::future::pending().await,
+        }
     }
 
     /// Sends a request again while `policy` says so: on errors and statuses that may pass, before a body is handed out. The
@@ -365,6 +453,18 @@ impl Retryable for NoAnswer {
             NoAnswer::Error(error) => error.verdict(),
             NoAnswer::Status(_, verdict) => verdict.clone(),
         }
+    }
+}
+
+/// An error of a plain connection.
+fn plain_error(host: &http::uri::Authority, unsent: Unsent) -> NetError {
+    let authority = host.to_string();
+    match unsent {
+        Unsent::Connect(error) => error,
+        Unsent::Broke(error) if error.is_parse() || error.is_user() => {
+            NetError::Protocol { authority, cause: Arc::new(error) }
+        }
+        Unsent::Broke(error) => NetError::Interrupted { authority, received: 0, cause: Arc::new(error) },
     }
 }
 

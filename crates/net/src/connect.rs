@@ -53,6 +53,18 @@ impl Connector {
     }
 }
 
+impl Connector {
+    /// Whether a target is reached by plain HTTP and without a proxy.
+    pub(crate) fn is_plain(&self, target: &Uri) -> bool {
+        target.scheme() == Some(&http::uri::Scheme::HTTP) && self.parts.proxies.route(target).is_none()
+    }
+
+    /// A connection to such a target.
+    pub(crate) async fn plain(&self, target: Uri) -> crate::Result<Leg> {
+        self.parts.clone().unencrypted(target).await
+    }
+}
+
 fn dialler(resolver: Arc<dyn Resolver>, policy: Option<Arc<AddressPolicy>>) -> Dialler {
     let mut dialler = HttpConnector::new_with_resolver(GuardedResolver { resolver, policy });
     dialler.enforce_http(false);

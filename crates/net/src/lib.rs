@@ -19,6 +19,7 @@
 
 mod client;
 mod connect;
+mod direct;
 mod error;
 mod guard;
 mod headers;

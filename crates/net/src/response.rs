@@ -1,5 +1,6 @@
 //! What comes back.
 
+use crate::direct::Driven;
 use crate::headers::MaskedHeaders;
 use crate::{Cause, NetError, TimeoutKind};
 use bytes::{Bytes, BytesMut};
@@ -131,6 +132,8 @@ pub struct Body {
 
 enum Source {
     Wire(Incoming),
+    /// Whoever reads it drives its connection.
+    Driven(Driven),
     Ended,
     /// Broke while [`Body::peek`] read ahead; told when what was read has been handed out.
     Broken(NetError),
@@ -212,8 +215,15 @@ enum Ending {
 
 impl Body {
     pub(crate) fn new(incoming: Incoming, headers: &HeaderMap, authority: Option<Authority>, watch: Watch) -> Self {
+        Body::from(Source::Wire(incoming), headers, authority, watch)
+    }
+
+    pub(crate) fn driven(driven: Driven, headers: &HeaderMap, authority: Option<Authority>, watch: Watch) -> Self {
+        Body::from(Source::Driven(driven), headers, authority, watch)
+    }
+
+    fn from(source: Source, headers: &HeaderMap, authority: Option<Authority>, watch: Watch) -> Self {
         let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let source = Source::Wire(incoming);
         Body { source, ahead: VecDeque::new(), received: 0, declared, authority, watch: Some(watch) }
     }
 
@@ -349,15 +359,16 @@ impl http_body::Body for Body {
         if let Some(bytes) = this.ahead.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        let incoming = match &mut this.source {
-            Source::Wire(incoming) => incoming,
+        let frame = match &mut this.source {
+            Source::Wire(incoming) => Pin::new(incoming).poll_frame(cx),
+            Source::Driven(driven) => driven.poll_frame(cx),
             Source::Ended => return Poll::Ready(None),
             Source::Broken(error) => {
                 let error = error.clone();
                 return Poll::Ready(Some(Err(this.end_with(error))));
             }
         };
-        match Pin::new(incoming).poll_frame(cx) {
+        match frame {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(Err(ending)) = this.watch.as_mut().map(Watch::check) {
                     return Poll::Ready(Some(Err(this.ended_early(ending))));
@@ -381,6 +392,7 @@ impl http_body::Body for Body {
         self.ahead.is_empty()
             && match &self.source {
                 Source::Wire(incoming) => incoming.is_end_stream(),
+                Source::Driven(driven) => driven.is_end_stream(),
                 Source::Ended => true,
                 Source::Broken(_) => false,
             }
@@ -390,6 +402,7 @@ impl http_body::Body for Body {
         let ahead = self.ahead.iter().map(|bytes| length(bytes.len())).sum::<u64>();
         let mut hint = match &self.source {
             Source::Wire(incoming) => incoming.size_hint(),
+            Source::Driven(driven) => driven.size_hint(),
             Source::Ended => SizeHint::with_exact(0),
             Source::Broken(_) => SizeHint::new(),
         };
