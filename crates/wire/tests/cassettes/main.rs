@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test run says what it counted and what it skipped")]
 
+mod anthropic;
 mod chat;
 mod responses;
 
@@ -282,7 +283,8 @@ pub fn differences(before: &Value, after: &Value, path: &str, found: &mut Vec<St
     }
 }
 
-fn request<P: Served>(case: &Case) -> Vec<String> {
+/// What is wrong with the request of a case.
+pub fn request<P: Served>(case: &Case) -> Vec<String> {
     let Some(body) = case.request_body() else { return Vec::new() };
     let decoded = match P::request(case, body.to_string().as_bytes(), &Env::system()) {
         Ok(decoded) => decoded,
@@ -429,9 +431,19 @@ fn responses_clients() {
     clients::<responses::Responses>(|path| path.contains("/responses"));
 }
 
+#[test]
+fn anthropic() {
+    run::<anthropic::Anthropic>();
+}
+
+#[test]
+fn anthropic_clients() {
+    clients::<anthropic::Anthropic>(|path| path.contains("/messages"));
+}
+
 /// Whether some protocol takes a case.
 fn is_taken(case: &Case) -> bool {
-    [chat::Chat::takes, responses::Responses::takes].iter().any(|takes| takes(case))
+    [chat::Chat::takes, responses::Responses::takes, anthropic::Anthropic::takes].iter().any(|takes| takes(case))
 }
 
 #[test]
