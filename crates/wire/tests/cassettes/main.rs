@@ -394,6 +394,26 @@ fn responses() {
     run::<responses::Responses>();
 }
 
+/// Gives each call of a recording its own id again, where all were blotted out: the first call has the first result.
+fn restore_ids(value: &mut Value, counts: &mut [usize; 2]) {
+    match value {
+        Value::Object(fields) => {
+            let is_call = fields.get("type").is_some_and(|kind| kind == "tool_use");
+            for (key, count) in [("id", 0), ("tool_use_id", 1)] {
+                if let Some(Value::String(id)) = fields.get_mut(key).filter(|_| is_call || key != "id")
+                    && id.contains("<id>")
+                {
+                    *id = id.replace("<id>", &counts[count].to_string());
+                    counts[count] += 1;
+                }
+            }
+            fields.values_mut().for_each(|value| restore_ids(value, counts));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| restore_ids(value, counts)),
+        _ => {}
+    }
+}
+
 /// What real clients send, where `PLACET_CLIENTS` names a folder of it: JSON files with `requests`, each with `path` and `body`.
 /// Every body whose path the protocol takes comes back as it was, and with one typed edit differs there only.
 #[expect(clippy::disallowed_methods, reason = "an extra test run is pointed at its data by a variable")]
@@ -414,6 +434,8 @@ fn clients<P: Served>(takes: impl Fn(&str) -> bool) {
             if !recorded["path"].as_str().is_some_and(&takes) || !recorded["body"].is_object() {
                 continue;
             }
+            let mut recorded = recorded.clone();
+            restore_ids(&mut recorded, &mut [0, 0]);
             let case = Case::read(json!({"request": recorded}), &Value::Null, format!("{name}[{i}]"));
             match request::<P>(&case) {
                 problems if problems.is_empty() => passed += 1,
