@@ -397,24 +397,19 @@ impl Boards {
     /// # Errors
     /// What the store says.
     pub async fn unsent(&self, limit: usize) -> Result<Vec<Unsent>> {
-        let prefix = layout::all_owed().text(self.tenant.name().unwrap_or_default());
+        let tenant = layout::all_owed().text(self.tenant.name().unwrap_or_default());
         let mut found = Vec::new();
         let mut beyond: Option<Key> = None;
         loop {
-            let page = placet_store::MAX_READ;
-            let cells = self.inner.store.cells(&prefix, beyond.as_ref(), Direction::Forward, page).await?;
-            beyond = cells.last().map(|cell| cell.key.clone());
-            let is_last = cells.len() < page;
-            for cell in cells {
-                if let Some((_, board, agent, through)) = layout::owed_row(&cell.key) {
-                    found.push(Unsent { board, agent, through });
-                }
+            let row = self.inner.store.cells(&tenant, beyond.as_ref(), Direction::Forward, 1).await?.pop();
+            let Some((_, board, _)) = row.and_then(|cell| layout::owed_row(&cell.key)) else { return Ok(found) };
+            let handle = self.handle(&board);
+            for (agent, through) in handle.unsent().await? {
+                found.push(Unsent { board: board.clone(), agent, through });
             }
+            beyond = Some(end_of(&handle.layout().owed));
             found.sort_unstable_by(|a, b| (a.through, &a.board, &a.agent).cmp(&(b.through, &b.board, &b.agent)));
             found.truncate(limit);
-            if is_last {
-                return Ok(found);
-            }
         }
     }
 

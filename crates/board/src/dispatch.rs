@@ -1,16 +1,17 @@
-//! Telling agents what changed. What they are owed stands in the store, row by row, written with what changed; a *round* reads the
-//! rows that are due, makes one notification for each agent out of all of them, notes that the agent was told, sends, and
-//! settles the rows once that has arrived. Whatever happens in between, the rows are there and are sent again.
+//! Telling agents what changed. What they are owed stands in the store, a row for each write, written with it; a *round* reads
+//! the rows of those who are not served yet, makes one notification for each of them out of all that is due, notes that the agent was
+//! told, sends, and notes through which number it arrived. A row goes when all that it names are served. Whatever happens in
+//! between, the rows are there and are sent again.
 
 use crate::boards::{Delivery, Handle};
-use crate::control::agents::ROWS;
+use crate::control::agents::{Progress, ROWS};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::layout::last_number;
+use crate::layout::{last_number, owed_row};
 use crate::model::RegionKind;
 use crate::notify::{DeliveryFailure, Listener, Notification, Transport};
 use crate::snapshot::Snapshot;
-use crate::stored::{Cursors, Owed, StoredAgent};
+use crate::stored::{self, Cursors, Owed, StoredAgent};
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{FutureExt as _, poll};
@@ -29,6 +30,12 @@ use tokio::sync::Notify;
 const AGENTS: usize = 100;
 /// How often marking those that are told is tried against acknowledgements that come at the same time.
 const MARKS: usize = 32;
+/// How many rows one round looks at; the next goes on.
+const MOST_ROWS: usize = 50_000;
+/// From how many rows on an agent that none of them names is not looked for among them again.
+const MANY_ROWS: usize = 256;
+/// How long a board whose writes come faster than they are told of is left alone between two rounds, so that one word covers many.
+const PACE: Duration = Duration::from_millis(1);
 /// How long the first round waits for slow recipients before it goes on without them.
 const PROMPT: Duration = Duration::from_millis(20);
 /// The first and the longest wait after a failure.
@@ -138,29 +145,58 @@ impl Carrier {
     }
 }
 
-/// What a round has found.
-struct Taken {
-    due: Vec<Due>,
-    /// Rows of what is owed no longer.
-    moot: Vec<Key>,
-    head: u64,
-    now: Timestamp,
+/// The row of a write that owes a word.
+pub(crate) struct Row {
+    key: Key,
+    number: u64,
+    owed: Owed,
 }
 
-/// What an agent is owed, as a round finds it.
-struct Due {
-    agent: Arc<str>,
+impl Row {
+    /// Whether everybody that it names is served.
+    fn is_served(&self, served: impl Fn(&str) -> u64) -> bool {
+        self.owed.hearers.iter().all(|agent| served(agent) >= self.number)
+    }
+}
+
+/// An agent that can be told.
+struct Candidate<'s> {
+    agent: &'s StoredAgent,
     carrier: Carrier,
-    regions: BTreeSet<String>,
-    rows: Vec<Key>,
+    is_listener: bool,
+    /// Through which number it is being told already.
+    told: u64,
+    progress: Progress,
 }
 
-/// A notification on its way, with the rows that it answers.
+impl Candidate<'_> {
+    fn floor(&self) -> u64 {
+        self.told.max(self.progress.served())
+    }
+}
+
+/// An agent to be told, and of what.
+pub(crate) struct Due<'s> {
+    pub(crate) agent: &'s str,
+    pub(crate) progress: Progress,
+    pub(crate) regions: BTreeSet<String>,
+}
+
+/// What is noted without anybody being told.
+#[derive(Default)]
+pub(crate) struct Aside {
+    /// Rows of registrations that missed nothing.
+    moot: Vec<Key>,
+    /// Agents that nothing is owed to, on a board where much is owed to others: so that they are not looked for again.
+    quiet: Vec<Key>,
+}
+
+/// A notification on its way, with what it answers.
 struct Sending {
     notification: Notification,
-    rows: Vec<Key>,
-    /// That the agent has not come back meanwhile.
-    same_roster: Condition,
+    rows: Arc<Vec<Row>>,
+    /// The row of its registration, and that it has not come back meanwhile.
+    joined: Option<(Key, Condition)>,
 }
 
 type Sent = (Sending, Result<(), DeliveryFailure>);
@@ -242,15 +278,17 @@ impl Handle {
                     (failures < 8).then(|| FIRST_WAIT * (1 << failures))
                 }
             };
-            {
+            let again = {
                 let mut book = dispatching.book();
-                if book.again {
-                    continue;
-                }
-                if next.is_none() {
+                if !book.again && next.is_none() {
                     book.is_attended = false;
                     return;
                 }
+                book.again
+            };
+            if again {
+                self.inner.env.sleep(PACE).await;
+                continue;
             }
             if let Some(next) = next {
                 let woken = pin!(dispatching.woken.notified());
@@ -319,65 +357,92 @@ impl Handle {
         if !snapshot.is_open() {
             return Ok(Vec::new());
         }
-        // The head first: every row up to it is there to be read.
-        let head = self.store().log_head(&self.layout().log).await?.number;
-        let now = self.store().now().await?;
-        let mut taken = Taken { due: Vec::new(), moot: Vec::new(), head, now };
-        for agent in &snapshot.roster.agents {
-            self.look_at(agent, &snapshot, scope, round, &mut taken).await?;
+        let mut candidates = self.candidates(&snapshot, scope, round);
+        if candidates.is_empty() {
+            return Ok(Vec::new());
         }
-        let mut moot = taken.moot.into_iter();
-        let mut due = taken.due.into_iter();
+        // The head first: every row up to it is there to be read.
+        let mut head = self.store().log_head(&self.layout().log).await?.number;
+        let now = self.store().now().await?;
+        let progress = self.progress().await?;
+        for candidate in &mut candidates {
+            candidate.progress = progress.get(&*candidate.agent.name).copied().unwrap_or_default();
+        }
+        let joined = self.joined().await?;
+        let from = candidates.iter().map(Candidate::floor).min().unwrap_or(0);
+        let rows = Arc::new(self.rows(from, head, MOST_ROWS).await?);
+        if let Some(last) = rows.last().filter(|_| rows.len() >= MOST_ROWS) {
+            head = last.number;
+        }
+        let (mut dues, mut aside) = (Vec::new(), Aside::default());
+        for candidate in candidates {
+            let name = &*candidate.agent.name;
+            let mut found = Found::default();
+            let floor = candidate.floor();
+            let own = rows.iter().filter(|row| row.number > floor && row.owed.hearers.iter().any(|h| h == name));
+            own.for_each(|row| found.add(row.owed.due, [row.owed.region.clone()]));
+            let mut row = None;
+            if let Some(registered) = joined.get(name).filter(|_| candidate.told == 0) {
+                row = Some(self.layout().joined(name));
+                if head > candidate.progress.cursors.acknowledged
+                    && let (Some(due), regions) = self.holding(candidate.agent, &snapshot, *registered).await?
+                {
+                    found.add(due, regions);
+                }
+            }
+            let Some(mut first) = found.due else {
+                // Answered already, or nothing holds anything: nothing is owed.
+                aside.moot.extend(row);
+                if rows.len() >= MANY_ROWS && candidate.told == 0 {
+                    aside.quiet.push(self.layout().sent(name));
+                }
+                continue;
+            };
+            if !candidate.is_listener {
+                // Only this process can tell those that listen in it.
+                first = first.plus(scope.grace);
+            }
+            if first > now && (candidate.is_listener || !scope.early) {
+                round.again_in(first.since(now));
+                continue;
+            }
+            let joined = row.map(|row| (row, snapshot.same_roster(self.layout())));
+            let due = Due { agent: name, progress: candidate.progress, regions: found.regions };
+            dues.push((due, candidate.carrier, joined));
+        }
         let mut all = Vec::new();
+        let mut dues = dues.into_iter();
         loop {
-            let moot: Vec<_> = moot.by_ref().take(ROWS).collect();
-            let due: Vec<_> = due.by_ref().take(AGENTS).collect();
-            if moot.is_empty() && due.is_empty() {
+            let chunk: Vec<_> = dues.by_ref().take(AGENTS).collect();
+            if chunk.is_empty() && aside.moot.is_empty() && aside.quiet.is_empty() {
                 return Ok(all);
             }
-            let agents: Vec<_> = due.iter().map(|due| (&*due.agent, &due.regions)).collect();
-            let Some(notifications) = self.mark(&snapshot, head, &agents, &moot).await? else { return Ok(all) };
+            let (agents, carriers): (Vec<_>, Vec<_>) =
+                chunk.into_iter().map(|(due, carrier, joined)| (due, (carrier, joined))).unzip();
+            let noted = std::mem::take(&mut aside);
+            let Some(notifications) = self.mark(&snapshot, head, agents, &noted).await? else { return Ok(all) };
             let mut book = self.state.dispatching.book();
-            for (due, notification) in due.into_iter().zip(notifications) {
+            for ((carrier, joined), notification) in carriers.into_iter().zip(notifications) {
                 let Some(notification) = notification else { continue };
                 book.under_way.entry(notification.agent.clone()).or_default().push(head);
-                let same_roster = snapshot.same_roster(self.layout());
-                all.push((due.carrier, Sending { notification, rows: due.rows, same_roster }));
+                all.push((carrier, Sending { notification, rows: rows.clone(), joined }));
             }
         }
     }
 
-    /// What one agent is owed and can be told now.
-    async fn look_at(
-        &self,
-        agent: &StoredAgent,
-        snapshot: &Snapshot,
-        scope: Scope,
-        round: &mut Round,
-        taken: &mut Taken,
-    ) -> Result<()> {
-        let Some(carrier) = self.carrier(agent) else { return Ok(()) };
-        let is_listener = matches!(carrier, Carrier::Listener(_));
-        if scope.only_listeners && !is_listener {
-            return Ok(());
+    /// The agents that can be told from here and now.
+    fn candidates<'s>(&self, snapshot: &'s Snapshot, scope: Scope, round: &mut Round) -> Vec<Candidate<'s>> {
+        let mut candidates = Vec::new();
+        for agent in &snapshot.roster.agents {
+            let Some(carrier) = self.carrier(agent) else { continue };
+            let is_listener = matches!(carrier, Carrier::Listener(_));
+            if scope.only_listeners && !is_listener {
+                continue;
+            }
+            let Some(told) = self.told(&agent.name, scope, round) else { continue };
+            candidates.push(Candidate { agent, carrier, is_listener, told, progress: Progress::default() });
         }
-        let Some(told) = self.told(&agent.name, scope, round) else { return Ok(()) };
-        let found = self.owed(agent, snapshot, told, taken.head).await?;
-        let Some(mut first) = found.due else {
-            // Answered already, or nothing holds anything: nothing is owed.
-            taken.moot.extend(found.rows);
-            return Ok(());
-        };
-        if !is_listener {
-            // Only this process can tell those that listen in it.
-            first = first.plus(scope.grace);
-        }
-        if first > taken.now && (is_listener || !scope.early) {
-            round.again_in(first.since(taken.now));
-            return Ok(());
-        }
-        taken.due.push(Due { agent: agent.name.clone(), carrier, regions: found.regions, rows: found.rows });
-        Ok(())
+        candidates
     }
 
     /// Through which number the agent is being told already; nothing where it is not to be told now.
@@ -407,25 +472,27 @@ impl Handle {
         &self,
         snapshot: &Snapshot,
         head: u64,
-        agents: &[(&str, &BTreeSet<String>)],
-        moot: &[Key],
+        mut agents: Vec<Due<'_>>,
+        aside: &Aside,
     ) -> Result<Option<Vec<Option<Notification>>>> {
         let layout = self.layout();
         for _ in 0..MARKS {
             let mut batch = Batch::new();
             batch.require(snapshot.same_run(layout));
-            for row in moot {
+            // An agent that came back has such a row anew.
+            if !aside.moot.is_empty() {
+                batch.require(snapshot.same_roster(layout));
+            }
+            for row in aside.moot.iter().take(ROWS) {
                 batch.delete_cell(row.clone());
+            }
+            for agent in aside.quiet.iter().take(AGENTS) {
+                batch.put(agent.clone(), stored::sent(head));
             }
             let mut notifications = Vec::with_capacity(agents.len());
             let mut tells = false;
-            for (agent, regions) in agents {
-                let key = layout.agent(agent);
-                let cell = self.store().cell(&key).await?;
-                let (version, cursors) = match &cell {
-                    Some(cell) => (cell.version, Cursors::read(&cell.value)?),
-                    None => (0, Cursors::default()),
-                };
+            for due in &agents {
+                let cursors = due.progress.cursors;
                 if cursors.acknowledged >= head {
                     notifications.push(None);
                     continue;
@@ -433,12 +500,13 @@ impl Handle {
                 let notification = Notification {
                     board_id: self.state.id.clone(),
                     notification_id: head,
-                    agent: (*agent).to_owned(),
+                    agent: due.agent.to_owned(),
                     from_sequence: cursors.acknowledged + 1,
                     to_sequence: head,
-                    regions: (*regions).clone(),
+                    regions: due.regions.clone(),
                 };
-                batch.require(Condition::version(key.clone(), version));
+                let key = layout.agent(due.agent);
+                batch.require(Condition::version(key.clone(), due.progress.version));
                 batch.put(key, Cursors { notified: cursors.notified.max(head), ..cursors }.value());
                 let decision = Decision::NotificationDispatched {
                     agent: notification.agent.clone(),
@@ -458,25 +526,33 @@ impl Handle {
                     self.decided(&committed);
                     return Ok(Some(notifications));
                 }
-                // Whoever looks next finds out what is owed then.
-                Err(StoreError::Condition { index: 0, .. }) => {
-                    self.fresh().await?;
-                    return Ok(None);
+                Err(StoreError::Condition { index, .. }) => {
+                    // Whoever looks next finds out what is owed then.
+                    if index == 0 || (index == 1 && !aside.moot.is_empty()) {
+                        self.fresh().await?;
+                        return Ok(None);
+                    }
+                    let progress = self.progress().await?;
+                    for due in &mut agents {
+                        due.progress = progress.get(due.agent).copied().unwrap_or_default();
+                    }
                 }
-                Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         Err(self.busy())
     }
 
-    /// Settles what has arrived, and notes what has not.
+    /// Notes what has arrived and what has not, and removes the rows of which everybody is served.
     async fn settle(&self, sent: Vec<Sent>, round: &mut Round) -> Result<()> {
         if sent.is_empty() {
             return Ok(());
         }
-        let (mut rows, mut joined) = (Vec::new(), Vec::new());
+        let layout = self.layout();
+        let snapshot = self.snapshot().await?;
+        let (mut told, mut joined, mut rows) = (BTreeMap::new(), Vec::new(), None);
         let mut batch = Batch::new();
+        batch.require(snapshot.same_run(layout));
         for (sending, result) in sent {
             let Notification { agent, to_sequence, .. } = sending.notification;
             if let Some(wait) = self.arrived(&agent, to_sequence, result.as_ref().err()) {
@@ -484,34 +560,46 @@ impl Handle {
             }
             match result {
                 Ok(()) => {
-                    for row in sending.rows {
-                        match last_number(&row) {
-                            // One that came back since has such a row of its own.
-                            Some(0) => joined.push((row, sending.same_roster.clone())),
-                            _ => rows.push(row),
-                        }
-                    }
-                    round.told.insert(agent);
+                    joined.extend(sending.joined);
+                    rows = Some(sending.rows);
+                    round.told.insert(agent.clone());
+                    told.insert(agent, to_sequence);
                 }
                 Err(failure) => {
                     tracing::warn!(board = %self.state.id, %agent, %failure, "a notification did not arrive");
-                    let (decision, cause) = (agent.clone(), failure.cause);
-                    let failed = Decision::NotificationFailed { agent: decision, to_sequence, cause };
+                    round.failed.insert(agent.clone());
+                    let failed = Decision::NotificationFailed { agent, to_sequence, cause: failure.cause };
                     self.decide(&mut batch, failed.value()?);
-                    round.failed.insert(agent);
                 }
             }
         }
-        let mut rows = rows.into_iter();
+        let mut served = Vec::new();
+        if let Some(rows) = &rows {
+            let progress = self.progress().await?;
+            for (agent, through) in &told {
+                let before = progress.get(agent).map_or(0, |progress| progress.sent);
+                batch.put(layout.sent(agent), stored::sent(before.max(*through)));
+            }
+            let through = |agent: &str| {
+                let before = progress.get(agent).map_or(0, Progress::served);
+                told.get(agent).map_or(before, |through| before.max(*through))
+            };
+            served.extend(rows.iter().filter(|row| row.is_served(through)).map(|row| &row.key));
+        }
+        let mut served = served.into_iter();
         loop {
-            for row in rows.by_ref().take(ROWS) {
-                batch.delete_cell(row);
+            for row in served.by_ref().take(ROWS) {
+                batch.delete_cell(row.clone());
             }
             if batch.is_empty() {
                 break;
             }
-            let committed = self.store().commit(std::mem::take(&mut batch)).await?;
-            self.decided(&committed);
+            match self.store().commit(std::mem::take(&mut batch)).await {
+                Ok(committed) => self.decided(&committed),
+                // The run has closed, and all this is gone.
+                Err(StoreError::Condition { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
         }
         for chunk in joined.chunks(ROWS) {
             for (row, same_roster) in chunk {
@@ -519,7 +607,7 @@ impl Handle {
             }
             match self.store().commit(std::mem::take(&mut batch)).await {
                 Ok(_) => {}
-                // It is told once more than it had to be.
+                // Somebody came back, maybe this one: it is told once more than it had to be.
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -564,57 +652,108 @@ pub(crate) struct Found {
     pub(crate) due: Option<Timestamp>,
     /// The regions that changed.
     pub(crate) regions: BTreeSet<String>,
-    /// The rows that say so.
-    pub(crate) rows: Vec<Key>,
-    pub(crate) cursors: Cursors,
+    pub(crate) progress: Progress,
+}
+
+impl Found {
+    fn add(&mut self, due: Timestamp, regions: impl IntoIterator<Item = String>) {
+        self.due = Some(self.due.map_or(due, |first| first.min(due)));
+        self.regions.extend(regions);
+    }
 }
 
 impl Handle {
-    /// What an agent is owed of the numbers above `told` and up to `head`.
-    pub(crate) async fn owed(&self, agent: &StoredAgent, snapshot: &Snapshot, told: u64, head: u64) -> Result<Found> {
-        let prefix = self.layout().owed_to(&agent.name);
-        let mut found = Found::default();
-        let mut rows: BTreeMap<u64, Owed> = BTreeMap::new();
-        let mut beyond: Option<Key> = None;
+    /// The rows of writes above `after` and up to `head`.
+    async fn rows(&self, after: u64, head: u64, limit: usize) -> Result<Vec<Row>> {
+        let owed = &self.layout().owed;
+        // Rows of registrations come after those of writes.
+        let last = owed.clone().u64(head);
+        let mut found = Vec::new();
+        let mut beyond = Some(owed.clone().u64(after));
         loop {
-            let cells = self.store().cells(&prefix, beyond.as_ref(), Direction::Forward, ROWS).await?;
+            let cells = self.store().cells(owed, beyond.as_ref(), Direction::Forward, ROWS).await?;
             let is_last = cells.len() < ROWS;
             beyond = cells.last().map(|cell| cell.key.clone());
             for cell in cells {
-                let number = last_number(&cell.key).unwrap_or(0);
-                // Of a registration there is one row under 0; it is told of once, by whoever takes it first.
-                if number > head || (told > 0 && number <= told) {
-                    continue;
+                if cell.key > last || found.len() >= limit {
+                    return Ok(found);
                 }
-                rows.insert(number, Owed::read(&cell.value)?);
-                found.rows.push(cell.key);
+                let number = last_number(&cell.key).unwrap_or(0);
+                found.push(Row { number, owed: Owed::read(&cell.value)?, key: cell.key });
             }
             if is_last {
-                break;
+                return Ok(found);
             }
         }
+    }
+
+    /// The agents that are owed a word of all that they subscribe to, and since when.
+    async fn joined(&self) -> Result<BTreeMap<String, Timestamp>> {
+        let owed = &self.layout().owed;
+        let mut found = BTreeMap::new();
+        let mut beyond = Some(owed.clone().u64(u64::MAX));
+        loop {
+            let cells = self.store().cells(owed, beyond.as_ref(), Direction::Forward, ROWS).await?;
+            for cell in &cells {
+                if let Some((_, _, Some(agent))) = owed_row(&cell.key) {
+                    found.insert(agent, cell.value.leading_instant().unwrap_or(Timestamp::EPOCH));
+                }
+            }
+            if cells.len() < ROWS {
+                return Ok(found);
+            }
+            beyond = cells.last().map(|cell| cell.key.clone());
+        }
+    }
+
+    /// Removes the first rows of which everybody is served; looks at so many.
+    pub(crate) async fn collect(&self, limit: usize) -> Result<()> {
+        let rows = self.rows(0, u64::MAX, limit).await?;
         if rows.is_empty() {
-            return Ok(found);
+            return Ok(());
         }
-        if let Some(cell) = self.store().cell(&self.layout().agent(&agent.name)).await? {
-            found.cursors = Cursors::read(&cell.value)?;
-        }
-        let answered = found.cursors.acknowledged;
-        if head <= answered {
-            return Ok(found);
-        }
-        for (number, row) in rows {
-            if number != 0 && number <= answered {
-                continue;
+        let progress = self.progress().await?;
+        let through = |agent: &str| progress.get(agent).map_or(0, Progress::served);
+        let served: Vec<_> = rows.iter().filter(|row| row.is_served(through)).collect();
+        for rows in served.chunks(ROWS) {
+            let mut batch = Batch::new();
+            for row in rows {
+                batch.delete_cell(row.key.clone());
             }
-            let (due, regions) = match row.regions {
-                Some(regions) => (Some(row.due), regions),
-                None => self.holding(agent, snapshot, row.due).await?,
-            };
-            if let Some(due) = due {
-                found.due = Some(found.due.map_or(due, |first| first.min(due)));
-                found.regions.extend(regions);
+            self.store().commit(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Who is owed a word that nobody has sent, and of which number; 0 for that of a registration.
+    pub(crate) async fn unsent(&self) -> Result<Vec<(String, u64)>> {
+        let progress = self.progress().await?;
+        let mut found: Vec<_> = self.joined().await?.into_keys().map(|agent| (agent, 0)).collect();
+        for row in self.rows(0, u64::MAX, usize::MAX).await? {
+            for agent in row.owed.hearers {
+                if progress.get(&agent).map_or(0, Progress::served) < row.number {
+                    found.push((agent, row.number));
+                }
             }
+        }
+        Ok(found)
+    }
+
+    /// What an agent is owed of the numbers above `told` and up to `head`.
+    pub(crate) async fn owed(&self, agent: &StoredAgent, snapshot: &Snapshot, told: u64, head: u64) -> Result<Found> {
+        let progress = self.progress().await?.get(&*agent.name).copied().unwrap_or_default();
+        let mut found = Found { progress, ..Found::default() };
+        for row in self.rows(told.max(progress.served()), head, usize::MAX).await? {
+            if row.owed.hearers.iter().any(|hearer| *hearer == *agent.name) {
+                found.add(row.owed.due, [row.owed.region]);
+            }
+        }
+        if told == 0
+            && head > progress.cursors.acknowledged
+            && let Some(registered) = self.joined().await?.get(&*agent.name)
+            && let (Some(due), regions) = self.holding(agent, snapshot, *registered).await?
+        {
+            found.add(due, regions);
         }
         Ok(found)
     }

@@ -10,9 +10,11 @@
 //! | …, `premise`, premise | value, number, writer; its version is the premise's | writes |
 //! | …, `key`, key | what the key wrote | writes |
 //! | …, `agent`, agent | how far it was told and has answered | dispatches, acknowledgements |
+//! | …, `agent`, agent, `sent` | through which number it was told for sure | deliveries, registrations |
 //! | log tenant, `board`, board | every write, its number being the sequence number | writes |
 //! | log …, `decisions` | what was decided | everything |
-//! | across tenants, `board`, `owed`, tenant, board, agent, number | that the agent is owed a word of this number | writes; settled once told |
+//! | across tenants, `board`, `owed`, tenant, board, number | who is owed a word of this number, from when on | writes; settled once all are told |
+//! | …, agent | that the agent is owed a word of all that it subscribes to | registrations; settled once told |
 //!
 //! A board that was deleted leaves its `run` cell behind, so that its version is never met again.
 
@@ -95,8 +97,13 @@ impl Layout {
         self.agents.clone().text(agent)
     }
 
-    /// What an agent is owed.
-    pub(crate) fn owed_to(&self, agent: &str) -> Key {
+    /// Through which number an agent was told for sure.
+    pub(crate) fn sent(&self, agent: &str) -> Key {
+        self.agent(agent).text("sent")
+    }
+
+    /// That an agent is owed a word of all that it subscribes to, since it was registered.
+    pub(crate) fn joined(&self, agent: &str) -> Key {
         self.owed.clone().text(agent)
     }
 }
@@ -109,18 +116,22 @@ pub(crate) fn board_of(key: &Key) -> Option<(Tenant, BoardId)> {
     }
 }
 
-/// What a row of the owed names: tenant, board, agent, number.
-pub(crate) fn owed_row(key: &Key) -> Option<(Tenant, BoardId, String, u64)> {
+/// What a row of the owed belongs to: tenant and board; with the agent, where it is that of a registration.
+pub(crate) fn owed_row(key: &Key) -> Option<(Tenant, BoardId, Option<String>)> {
     let mut parts = key.parts().ok()?.into_iter().skip(2);
-    match (parts.next()?, parts.next()?, parts.next()?, parts.next()?) {
-        (KeyPart::Text(tenant), KeyPart::Text(board), KeyPart::Text(agent), KeyPart::U64(number)) => {
-            Some((Tenant::new(tenant), BoardId::new(board).ok()?, agent, number))
+    match (parts.next()?, parts.next()?, parts.next()?) {
+        (KeyPart::Text(tenant), KeyPart::Text(board), last) => {
+            let agent = match last {
+                KeyPart::Text(agent) => Some(agent),
+                _ => None,
+            };
+            Some((Tenant::new(tenant), BoardId::new(board).ok()?, agent))
         }
         _ => None,
     }
 }
 
-/// The number that an index entry or a row of the owed ends with.
+/// The number that an index entry, or the row of a write, ends with.
 pub(crate) fn last_number(key: &Key) -> Option<u64> {
     // A whole number is the last eight bytes of its key.
     key.as_bytes().last_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))

@@ -5,7 +5,7 @@ use crate::boards::Handle;
 use crate::content::Content;
 use crate::control::AgentProgress;
 use crate::control::Control;
-use crate::control::agents::{ROWS, with_agent};
+use crate::control::agents::with_agent;
 use crate::control::run::put_roster;
 use crate::control::write::{ATTEMPTS, Check, Draft, Writing, repeated};
 use crate::error::{BoardError, Result};
@@ -113,9 +113,10 @@ impl Record {
             writing.require(Check::Run, snapshot.same_run(layout));
             writing.require(Check::Roster, snapshot.same_roster(layout));
             let number = writing.write(layout, draft, known, key);
-            for agent in notify {
-                let row = stored::owed_form(known.window, known.owed.clone());
-                writing.batch.put(layout.owed_to(agent).filled().number(number), row);
+            if !notify.is_empty() {
+                let row = stored::owed_part(draft.region, notify.iter().map(String::as_str));
+                let row = stored::owed_form(known.window, row);
+                writing.batch.put(layout.owed.clone().filled().number(number), row);
             }
             let (index, found) = match self.0.store().commit(writing.batch).await {
                 Ok(committed) => {
@@ -318,14 +319,16 @@ impl Record {
     /// # Errors
     /// What the store says.
     pub async fn mark_sent(&self, agent: &str, through: u64) -> Result<()> {
-        for rows in self.0.rows(agent, through).await?.chunks(ROWS) {
-            let mut batch = Batch::new();
-            for row in rows {
-                batch.delete_cell(row.clone());
-            }
-            self.0.store().commit(batch).await?;
-        }
-        Ok(())
+        checked("agent", agent)?;
+        let progress = self.0.progress().await?;
+        let before = progress.get(agent).map_or(0, |progress| progress.sent);
+        let snapshot = self.0.snapshot().await?;
+        let mut batch = Batch::new();
+        batch.require(snapshot.same_run(self.0.layout()));
+        batch.put(self.0.layout().sent(agent), stored::sent(through.max(before)));
+        batch.delete_cell(self.0.layout().joined(agent));
+        self.commit(batch).await?;
+        self.0.collect(usize::MAX).await
     }
 
     /// Removes the board with all that belongs to it, or nothing.

@@ -5,7 +5,7 @@ use crate::error::{BoardError, Result};
 use crate::layout::Layout;
 use crate::model::{Region, RegionKind};
 use crate::rules::Compiled;
-use crate::stored::{Roster, RunState, Standing, StoredAgent, StoredRegion, owed_region};
+use crate::stored::{Roster, RunState, Standing, StoredAgent, StoredRegion, owed_part};
 use bytes::Bytes;
 use placet_core::Timestamp;
 use placet_store::{Cell, Condition, Direction, Key, Store, Value};
@@ -33,12 +33,24 @@ pub(crate) struct Known {
     pub(crate) window: Duration,
     /// The level's index, or the premise's cell.
     pub(crate) key: Key,
-    /// The region's part of a row of the owed.
-    pub(crate) owed: Bytes,
+    /// The row of what is owed to all that hear of it.
+    owed: Bytes,
     /// How the record of an admitted write begins.
     pub(crate) admitted: Bytes,
-    /// Who hears of it: where among the agents, and the beginning of the keys of what it is owed.
-    pub(crate) hearers: Vec<(usize, Key)>,
+    /// Who hears of it.
+    hearers: Vec<Arc<str>>,
+}
+
+impl Known {
+    /// The row of what a write owes, but to its writer; nothing where nobody hears of it.
+    pub(crate) fn owes(&self, region: &str, writer: Option<&str>) -> Option<Bytes> {
+        let others = || self.hearers.iter().map(|name| &**name).filter(|name| Some(*name) != writer);
+        match others().count() {
+            0 => None,
+            count if count == self.hearers.len() => Some(self.owed.clone()),
+            _ => Some(owed_part(region, others())),
+        }
+    }
 }
 
 impl Snapshot {
@@ -128,7 +140,8 @@ impl Snapshot {
 }
 
 fn known(layout: &Layout, roster: &Roster, region: &StoredRegion) -> Known {
-    let hearers = roster.agents.iter().enumerate().filter(|(_, agent)| agent.hears(&region.name, region.kind));
+    let hearers = roster.agents.iter().filter(|agent| agent.hears(&region.name, region.kind));
+    let hearers: Vec<_> = hearers.map(|agent| agent.name.clone()).collect();
     let name = Value::json(1, &*region.name).map(|value| value.bytes).unwrap_or_default();
     let mut admitted = Vec::with_capacity(48 + name.len());
     admitted.extend_from_slice(br#"{"kind":"write_admitted","region":"#);
@@ -140,8 +153,8 @@ fn known(layout: &Layout, roster: &Roster, region: &StoredRegion) -> Known {
             RegionKind::Level => layout.level(&region.name),
             RegionKind::Premise => layout.premise(&region.name),
         },
-        owed: owed_region(&region.name),
+        owed: owed_part(&region.name, hearers.iter().map(|name| &**name)),
         admitted: admitted.into(),
-        hearers: hearers.map(|(at, agent)| (at, layout.owed_to(&agent.name))).collect(),
+        hearers,
     }
 }

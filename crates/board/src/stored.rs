@@ -182,62 +182,47 @@ impl Cursors {
     }
 }
 
-/// That an agent is owed a word: when it is due, and of which regions. A row of a registration knows its regions only once
-/// somebody has looked.
+/// That agents are owed a word of a write: from when on, of which region, who.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owed {
     pub(crate) due: Timestamp,
-    /// `None` for everything that the agent subscribes to, as it is to be found.
-    pub(crate) regions: Option<Vec<String>>,
+    pub(crate) region: String,
+    pub(crate) hearers: Vec<String>,
 }
 
-const UNRESOLVED: u8 = 1;
-
-/// The part of a row that names a region.
-pub(crate) fn owed_region(region: &str) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(3 + region.len());
-    bytes.put_u8(0);
+/// The part of a row that names region and hearers.
+pub(crate) fn owed_part<'a>(region: &str, hearers: impl Iterator<Item = &'a str>) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(64);
     put_name(&mut bytes, region);
+    hearers.for_each(|name| put_name(&mut bytes, name));
     bytes.freeze()
 }
 
 /// A row that is due `window` after the commit.
-pub(crate) fn owed_form(window: Duration, region: Bytes) -> ValueForm {
-    ValueForm::new(FORMAT).now_plus(window).bytes(region)
-}
-
-/// A row for all that an agent subscribes to.
-pub(crate) fn owed_unresolved() -> ValueForm {
-    ValueForm::new(FORMAT).now().bytes(Bytes::from_static(&[UNRESOLVED]))
+pub(crate) fn owed_form(window: Duration, part: Bytes) -> ValueForm {
+    ValueForm::new(FORMAT).now_plus(window).bytes(part)
 }
 
 impl Owed {
-    #[cfg(test)]
-    pub(crate) fn value(&self) -> Value {
-        let mut bytes = BytesMut::new();
-        bytes.put_i64(self.due.as_micros());
-        match &self.regions {
-            None => bytes.put_u8(UNRESOLVED),
-            Some(regions) => {
-                bytes.put_u8(0);
-                regions.iter().for_each(|region| put_name(&mut bytes, region));
-            }
-        }
-        Value::new(FORMAT, bytes.freeze())
-    }
-
     pub(crate) fn read(value: &Value) -> Result<Self, StoreError> {
         let mut take = Take::new(value.known(FORMAT)?);
         let due = Timestamp::from_micros(take.u64()?.cast_signed());
-        if take.u8()? == UNRESOLVED {
-            return Ok(Owed { due, regions: None });
-        }
-        let mut regions = Vec::new();
+        let region = take.name()?.to_owned();
+        let mut hearers = Vec::new();
         while !take.is_at_end() {
-            regions.push(take.name()?.to_owned());
+            hearers.push(take.name()?.to_owned());
         }
-        Ok(Owed { due, regions: Some(regions) })
+        Ok(Owed { due, region, hearers })
     }
+}
+
+/// Through which number an agent was told for sure.
+pub(crate) fn sent(through: u64) -> Value {
+    Value::new(FORMAT, through.to_be_bytes().to_vec())
+}
+
+pub(crate) fn sent_through(value: &Value) -> Result<u64, StoreError> {
+    Take::new(value.known(FORMAT)?).u64()
 }
 
 /// Whether the run is open, and how it ended. Before it stands the wall deadline, eight bytes.
@@ -425,9 +410,11 @@ mod tests {
         }
 
         #[test]
-        fn rows_are_read_as_they_were_written(due in any::<i64>(), regions in proptest::option::of(proptest::collection::vec("[^\0]{1,20}", 0..4))) {
-            let owed = Owed { due: Timestamp::from_micros(due), regions };
-            prop_assert_eq!(Owed::read(&owed.value()).unwrap(), owed);
+        fn rows_are_read_as_they_were_written(region in "[^\0]{1,20}", hearers in proptest::collection::vec("[^\0]{1,20}", 0..4)) {
+            let due = Timestamp::from_micros(42);
+            let part = owed_part(&region, hearers.iter().map(String::as_str));
+            let value = Value::with_leading_instant(FORMAT, due, &part);
+            prop_assert_eq!(Owed::read(&value).unwrap(), Owed { due, region, hearers });
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::boards::Boards;
 use crate::control::Control;
+use crate::control::agents::ROWS;
 use crate::control::run::Expiry;
 use crate::dispatch::Scope;
 use crate::error::Result;
@@ -202,6 +203,10 @@ impl Boards {
             let control = Control::new(self.inner.handle(tenant, id));
             // Beyond all rows of this board: none of them has such a part.
             *beyond = Some(control.0.layout().owed.clone().bytes([0xFF]));
+            // What everybody was told of is settled by whoever comes across it.
+            if let Err(error) = control.0.collect(ROWS).await {
+                tracing::warn!(board = %control.board_id(), %error, "what was sent could not be settled");
+            }
             match control.0.round(scope).await {
                 Ok(round) => told.extend(round.told.into_iter().map(|agent| (control.clone(), agent))),
                 Err(error) => tracing::warn!(board = %control.board_id(), %error, "what is owed could not be sent"),

@@ -6,14 +6,13 @@ use super::write::ATTEMPTS;
 use crate::boards::Handle;
 use crate::decision::Decision;
 use crate::error::{BoardError, Result};
-use crate::layout::last_number;
 use crate::model::{Region, RegionKind};
 use crate::name::checked;
 use crate::notify::Agent;
 use crate::snapshot::Snapshot;
 use crate::stored::{self, Cursors, Roster, StoredAgent, StoredRegion};
 use placet_core::Timestamp;
-use placet_store::{Batch, Condition, Direction, Found, Key, StoreError};
+use placet_store::{Batch, Condition, Direction, Found, Key, KeyPart, StoreError, ValueForm};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -147,12 +146,12 @@ impl Control {
             }
             // From this commit on every write owes it a word. Of what was there before it is owed this one; or none, if there
             // was nothing, and nothing has come since that was looked at. On a busy board it is looked at later.
-            let owed = layout.owed_to(&name);
-            batch.delete_prefix(owed.clone());
+            batch.put(layout.sent(&name), stored::sent(head));
+            let joined = layout.joined(&name);
             if misses || attempt >= LOOKS {
-                batch.put(owed.filled().u64(0), stored::owed_unresolved());
+                batch.put(joined, ValueForm::new(stored::FORMAT).now());
             } else {
-                batch.require(Condition::head(layout.log.clone(), head));
+                batch.require(Condition::head(layout.log.clone(), head)).delete_cell(joined);
             }
             let decision = Decision::AgentRegistered { agent: name.to_string(), returning };
             handle.decide(&mut batch, decision.value()?);
@@ -230,19 +229,20 @@ impl Control {
             if notification_id <= cursors.acknowledged {
                 return Ok(());
             }
-            let rows = handle.rows(agent, notification_id).await?;
             let mut batch = Batch::new();
             batch.require(snapshot.same_run(layout)).require(Condition::version(key.clone(), version));
             batch.put(key.clone(), Cursors { acknowledged: notification_id, ..cursors }.value());
             handle.push_idle(&mut batch, &snapshot);
-            for row in rows.into_iter().take(ROWS) {
-                batch.delete_cell(row);
-            }
+            batch.delete_cell(layout.joined(agent));
             let decision = Decision::NotificationAcknowledged { agent: agent.to_owned(), through: notification_id };
             handle.decide(&mut batch, decision.value()?);
             match handle.store().commit(batch).await {
                 Ok(committed) => {
                     handle.decided(&committed);
+                    if snapshot.agent(agent).is_some_and(|declared| declared.pulls) {
+                        // Nobody else settles what it was owed.
+                        handle.collect(ROWS).await?;
+                    }
                     return Ok(());
                 }
                 Err(StoreError::Condition { index: 0, found: Found::Cell(_), .. }) => {
@@ -315,33 +315,53 @@ impl Handle {
 
     pub(crate) async fn agents(&self) -> Result<Vec<AgentProgress>> {
         let snapshot = self.fresh().await?;
-        let cursors: BTreeMap<String, Cursors> =
-            self.cursors().await?.into_iter().map(|(agent, _, cursors)| (agent, cursors)).collect();
-        let progress = |(agent, cursors): (String, Cursors)| {
+        let progress = |(agent, progress): (String, Progress)| {
             let declared = snapshot.agent(&agent);
-            AgentProgress::of(agent, cursors, declared)
+            AgentProgress::of(agent, progress.cursors, declared)
         };
-        Ok(cursors.into_iter().map(progress).collect())
+        let known = self.progress().await?.into_iter().filter(|(_, progress)| progress.version > 0);
+        Ok(known.map(progress).collect())
     }
 
-    /// The rows of what an agent is owed, up to a number.
-    pub(crate) async fn rows(&self, agent: &str, through: u64) -> Result<Vec<Key>> {
-        let prefix = self.layout().owed_to(agent);
-        let mut found = Vec::new();
+    /// How far each agent is, by name.
+    pub(crate) async fn progress(&self) -> Result<BTreeMap<String, Progress>> {
+        let mut found: BTreeMap<String, Progress> = BTreeMap::new();
         let mut beyond: Option<Key> = None;
         loop {
-            let cells = self.store().cells(&prefix, beyond.as_ref(), Direction::Forward, ROWS).await?;
-            let is_last = cells.len() < ROWS;
-            for cell in cells {
-                if last_number(&cell.key).is_none_or(|number| number > through) {
-                    return Ok(found);
+            let page = placet_store::MAX_READ;
+            let cells = self.store().cells(&self.layout().agents, beyond.as_ref(), Direction::Forward, page).await?;
+            for cell in &cells {
+                // Tenant aside: `board`, the board, `agent`, the agent and, in one of its two cells, `sent`.
+                let mut parts = cell.key.parts()?.into_iter().skip(3);
+                let Some(KeyPart::Text(agent)) = parts.next() else { continue };
+                if parts.next().is_some() {
+                    found.entry(agent).or_default().sent = stored::sent_through(&cell.value)?;
+                } else {
+                    let agent = found.entry(agent).or_default();
+                    (agent.version, agent.cursors) = (cell.version, Cursors::read(&cell.value)?);
                 }
-                beyond = Some(cell.key.clone());
-                found.push(cell.key);
             }
-            if is_last {
+            if cells.len() < page {
                 return Ok(found);
             }
+            beyond = cells.last().map(|cell| cell.key.clone());
         }
+    }
+}
+
+/// How far an agent is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// How often the cell of its cursors was written.
+    pub(crate) version: u64,
+    pub(crate) cursors: Cursors,
+    /// Through which number it was told for sure.
+    pub(crate) sent: u64,
+}
+
+impl Progress {
+    /// Through which number it is owed nothing: it was told, or has answered.
+    pub(crate) fn served(&self) -> u64 {
+        self.sent.max(self.cursors.acknowledged)
     }
 }

@@ -1,7 +1,7 @@
 //! Agents that ask for their notifications by themselves, and what a process does when somebody tells it that time has passed.
 
 use super::Control;
-use crate::dispatch::Scope;
+use crate::dispatch::{Aside, Due, Scope};
 use crate::error::{BoardError, Result};
 use crate::notify::Notification;
 use futures_util::future::{Either, select};
@@ -31,18 +31,19 @@ impl Control {
             let found = handle.owed(declared, &snapshot, after, head).await?;
             let mut left = until.saturating_sub(env.clock().steady());
             match found.due {
-                Some(due) if due <= now && found.cursors.notified >= head => {
+                Some(due) if due <= now && found.progress.cursors.notified >= head => {
                     return Ok(Some(Notification {
                         board_id: self.board_id().clone(),
                         notification_id: head,
                         agent: agent.to_owned(),
-                        from_sequence: found.cursors.acknowledged + 1,
+                        from_sequence: found.progress.cursors.acknowledged + 1,
                         to_sequence: head,
                         regions: found.regions,
                     }));
                 }
                 Some(due) if due <= now => {
-                    let marked = handle.mark(&snapshot, head, &[(agent, &found.regions)], &[]).await?;
+                    let due = Due { agent, progress: found.progress, regions: found.regions };
+                    let marked = handle.mark(&snapshot, head, vec![due], &Aside::default()).await?;
                     match marked.and_then(|mut marked| marked.pop()).flatten() {
                         Some(notification) => return Ok(Some(notification)),
                         // It answered at this very moment, or the run is another.

@@ -12,9 +12,9 @@ use crate::notify::Agent;
 use crate::rules::{AdmissionRule, StoredRules, Termination, TerminationPredicate};
 use crate::run::{ClosedAs, Limits, Outcome};
 use crate::snapshot::Snapshot;
-use crate::stored::{self, Cursors, Roster, RunState, Standing, StoredRegion};
+use crate::stored::{self, Roster, RunState, Standing, StoredRegion};
 use placet_store::due::When;
-use placet_store::{Batch, Condition, Direction, Key, StoreError, Value, ValueForm};
+use placet_store::{Batch, Condition, StoreError, Value, ValueForm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -450,32 +450,8 @@ impl Handle {
 
     /// The agents that were told further than they have answered.
     async fn unfinished(&self) -> Result<BTreeSet<String>> {
-        let mut unfinished = BTreeSet::new();
-        for (agent, _, cursors) in self.cursors().await? {
-            if cursors.is_outstanding() {
-                unfinished.insert(agent);
-            }
-        }
-        Ok(unfinished)
-    }
-
-    /// How far each agent is, with the version of where that stands.
-    pub(crate) async fn cursors(&self) -> Result<Vec<(String, u64, Cursors)>> {
-        let mut found = Vec::new();
-        let mut beyond: Option<Key> = None;
-        loop {
-            let page = placet_store::MAX_READ;
-            let cells = self.store().cells(&self.layout().agents, beyond.as_ref(), Direction::Forward, page).await?;
-            for cell in &cells {
-                if let Some(placet_store::KeyPart::Text(agent)) = cell.key.parts()?.pop() {
-                    found.push((agent, cell.version, Cursors::read(&cell.value)?));
-                }
-            }
-            if cells.len() < page {
-                return Ok(found);
-            }
-            beyond = cells.last().map(|cell| cell.key.clone());
-        }
+        let progress = self.progress().await?;
+        Ok(progress.into_iter().filter(|(_, agent)| agent.cursors.is_outstanding()).map(|(name, _)| name).collect())
     }
 }
 

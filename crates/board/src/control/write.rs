@@ -265,14 +265,10 @@ impl Control {
         let number = writing.write(layout, draft, known, key);
         let batch = &mut writing.batch;
         handle.push_idle(batch, snapshot);
-        let mut hears = false;
-        for (at, owed) in &known.hearers {
-            if snapshot.roster.agents.get(*at).is_some_and(|agent| Some(&*agent.name) == draft.writer) {
-                continue;
-            }
-            hears = true;
-            let row = stored::owed_form(known.window, known.owed.clone());
-            batch.put(owed.clone().filled().number(number), row);
+        let owes = known.owes(draft.region, draft.writer);
+        let hears = owes.is_some();
+        if let Some(row) = owes {
+            batch.put(layout.owed.clone().filled().number(number), stored::owed_form(known.window, row));
         }
         let version = (draft.kind == RegionKind::Premise).then(|| draft.expected.saturating_add(1));
         handle.decide(batch, decision::admitted(known.admitted.clone(), draft.writer, version, number));
