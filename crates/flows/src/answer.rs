@@ -49,7 +49,6 @@ impl Answer {
 
     /// The events of the answer for the client that it is made for: it is waited for. An error after the first event is the
     /// last event, [`TurnEvent::Failed`], worded for clients.
-    #[must_use]
     pub fn events(&self) -> AnswerEvents {
         AnswerEvents { events: self.reply.paced_events(), _answer: self.clone() }
     }

@@ -43,7 +43,7 @@ pub(crate) struct Conduct {
 
 impl Conduct {
     /// Goes on to the end of the answer.
-    pub(crate) async fn to_the_end(self, start: Start) {
+    pub(crate) async fn carry_through(self, start: Start) {
         let kept = self.kept.clone();
         let conduct = AssertUnwindSafe(self.conduct(&start)).catch_unwind_flow();
         let renewing = async {
@@ -66,7 +66,8 @@ impl Conduct {
         match ended {
             Ok(()) => reply.end(Ok(None)),
             Err(error) => {
-                tracing::warn!(run = %self.cx.run, flow = self.cx.flow, %error, "an exchange failed");
+                let problem = self.shared.told(&error);
+                tracing::warn!(run = %self.cx.run, flow = self.cx.flow, code = error.code(), problem, "an exchange failed");
                 let told = error.to_client();
                 reply.end_with(TurnEvent::Failed(Box::new(told)), error);
             }
@@ -75,7 +76,7 @@ impl Conduct {
             if reply.err().await.is_none()
                 && let Err(error) = kept.put_answer(&compact(reply.recorded())).await
             {
-                tracing::warn!(run = %self.cx.run, %error, "an answer could not be kept");
+                tracing::warn!(run = %self.cx.run, problem = self.shared.told(&error), "an answer could not be kept");
             }
             self.shared.ended(id);
             kept.let_go().await;
@@ -98,7 +99,7 @@ impl Conduct {
                 {
                     let wait = Duration::from_secs(1 << tried.min(5)).min(Duration::from_secs(30));
                     tried += 1;
-                    tracing::warn!(run = %cx.run, %error, ?wait, "a durable flow failed and is tried again");
+                    tracing::warn!(run = %cx.run, code = error.code(), ?wait, "a durable flow failed and is tried again");
                     tokio::select! {
                         () = cx.runtime.env().sleep(wait) => {}
                         () = cx.cancel.cancelled() => return Err(FlowError::Cancelled),
@@ -144,7 +145,8 @@ impl Conduct {
         let (shared, cx) = (self.shared.clone(), self.cx.clone());
         let put = self.cx.runtime.env().spawn("follow-up", async move {
             if let Err(error) = shared.leave_behind(&cx, &later).await {
-                tracing::error!(run = %cx.run, %error, "what follows an answer could not be put down");
+                let problem = shared.told(&error);
+                tracing::error!(run = %cx.run, problem, "what follows an answer could not be put down");
                 cx.tell("", FlowHappening::FollowUpFailed { error: error.code().to_owned() });
             }
         });

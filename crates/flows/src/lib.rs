@@ -52,6 +52,7 @@ mod outlet;
 mod output;
 mod reply;
 mod resolve;
+mod serve;
 mod state;
 mod suspend;
 mod transcript;

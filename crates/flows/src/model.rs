@@ -278,7 +278,7 @@ impl Model {
             cancel: self.cancel().clone(),
             settled,
         };
-        self.cx.runtime.env().spawn("resolve", resolving.to_the_end());
+        self.cx.runtime.env().spawn("resolve", resolving.carry_through());
         Ok(reply)
     }
 

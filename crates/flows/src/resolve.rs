@@ -89,7 +89,7 @@ struct Voice {
 
 impl Resolving {
     /// Goes on to the answer, and ends the reply with it; leaves it open where the exchange is suspended.
-    pub(crate) async fn to_the_end(self) {
+    pub(crate) async fn carry_through(self) {
         let result = AssertUnwindSafe(self.resolve()).catch_unwind_flow().await;
         match result {
             Ok(None) => {
@@ -170,13 +170,16 @@ impl Resolving {
                 return Ok(Some(self.keep(progress, turn).await?));
             };
             match output.check(&turn.text()) {
-                Ok(_) => return Ok(Some(self.keep(progress, turn).await?)),
+                Ok(_) => {
+                    for event in spoken_events(&turn.text()) {
+                        self.reply.push_now(event)?;
+                    }
+                    return Ok(Some(self.keep(progress, turn).await?));
+                }
                 Err(problems) if progress.repairs == output.most_repairs() => return Err(Output::error(problems)),
                 Err(problems) => {
                     progress.repairs += 1;
                     progress.items.push(output.complaint(self.cx.runtime.env().new_id(), &problems));
-                    // What was wrong is no part of the answer.
-                    progress.voice = Voice { place: progress.voice.place, ..Voice::default() };
                 }
             }
         }
@@ -364,7 +367,8 @@ impl Resolving {
             },
         );
         let started = builder.start().await;
-        let mut voice = Some(std::mem::take(&mut progress.voice));
+        // What has to have a shape is told once it has it.
+        let mut voice = self.agent.inner().output.is_none().then(|| std::mem::take(&mut progress.voice));
         let result = self.watch(started, run, false, &mut voice).await;
         progress.voice = voice.unwrap_or_default();
         let result = result?;

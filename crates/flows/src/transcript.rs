@@ -75,25 +75,35 @@ struct RoundCall {
 }
 
 impl Linking<'_> {
-    /// What the model says begins a new round, once anything of the client has come after the last one.
+    /// What the model says begins a new round, once anything of the client has come after the last one. The results of a round
+    /// stand right after its calls, in their order; what the client said besides comes after them.
     fn end_round(&mut self, models: bool) -> Result<()> {
         if models && !self.over {
             return Ok(());
         }
         self.over = false;
         let round = std::mem::take(&mut self.round);
-        let open: Vec<&RoundCall> = round.iter().filter(|call| !call.answered).collect();
-        if open.is_empty() {
+        if round.is_empty() {
             return Ok(());
         }
-        if self.policy == Unanswered::Refuse && open.iter().any(|call| named(call).is_none()) {
-            let calls = open.iter().map(|call| call.written.clone().unwrap_or_else(|| call.call.name.to_string()));
+        let open = || round.iter().filter(|call| !call.answered);
+        if self.policy == Unanswered::Refuse && open().any(|call| named(call).is_none()) {
+            let calls = open().map(|call| call.written.clone().unwrap_or_else(|| call.call.name.to_string()));
             return Err(FlowError::UnansweredCalls { calls: calls.collect() });
         }
-        // Directly after the results of their round, before anything that was said after it.
-        let at = self.out.iter().rposition(|item| of_round(item)).map_or(self.out.len(), |at| at + 1);
-        let results: Vec<Arc<Item>> = open.iter().map(|call| result_item(cancelled(&call.call))).collect();
-        self.out.splice(at..at, results);
+        let after = self.out.iter().rposition(|item| matches!(item.body, ItemBody::ToolCall(_))).map_or(0, |at| at + 1);
+        let clients =
+            self.out.iter().skip(after).position(|item| !is_models(item)).map_or(self.out.len(), |at| after + at);
+        let (mut results, besides): (Vec<_>, Vec<_>) =
+            self.out.drain(clients..).partition(|item| matches!(item.body, ItemBody::ToolResult(_)));
+        for call in &round {
+            let own = results
+                .iter()
+                .position(|item| matches!(&item.body, ItemBody::ToolResult(result) if result.call == call.call.id));
+            let result = own.map_or_else(|| result_item(cancelled(&call.call)), |at| results.remove(at));
+            self.out.push(result);
+        }
+        self.out.extend(besides);
         Ok(())
     }
 
@@ -145,10 +155,6 @@ impl Linking<'_> {
 /// The suspension that a call was handed out by.
 fn named(call: &RoundCall) -> Option<SuspensionId> {
     SuspensionId::of_call(call.written.as_deref()?)
-}
-
-fn of_round(item: &Item) -> bool {
-    matches!(item.body, ItemBody::ToolCall(_) | ItemBody::ToolResult(_))
 }
 
 /// Whether an item is a model's.

@@ -8,6 +8,7 @@ use crate::flow::{Flow, Kind, Notice};
 use crate::model::{CatchFlow, Model, begin};
 use crate::models::{ModelSpec, ResolvedModel, Rung};
 use crate::observe::FlowHappening;
+use crate::output::Output;
 use crate::state::{Delta, FlowState, LiveChat, said, text_said};
 use crate::work::{Frame, Later};
 use futures_util::FutureExt;
@@ -474,12 +475,23 @@ async fn act(caller: Arc<CallerState>, agent: Agent, resolved: Result<ResolvedMo
         let model = resolved.map_err(|problem| crate::model::wiring([problem]))?;
         return bare(&caller, inner, &model).await;
     }
-    let model = Model::new(caller.cx.clone(), Some(caller.clone()), caller.at.clone(), agent.clone(), resolved);
     let handle = Caller(caller.clone());
-    match &inner.handler {
-        Some(handler) => handler.handle(handle, model).await,
-        None => by_itself(handle, model, inner).await,
+    let face =
+        |agent, resolved| Model::new(caller.cx.clone(), Some(caller.clone()), caller.at.clone(), agent, resolved);
+    if let Some(handler) = &inner.handler {
+        return handler.handle(handle, face(agent.clone(), resolved)).await;
     }
+    // There is no handler that could look at what the client asks for, so it holds, under what the agent says itself.
+    let request = &caller.cx.request;
+    let asked = Controls { background: None, state: None, store: None, ..request.controls.clone() };
+    let resolved = resolved.map(|model| ResolvedModel { controls: overlay(&asked, &model.controls), ..model });
+    let agent = match &request.output {
+        Some(format) if inner.output.is_none() => {
+            agent.clone().output_shape(Output::new(&format.name, format.schema.as_value().clone()))
+        }
+        _ => agent.clone(),
+    };
+    by_itself(handle, face(agent.clone(), resolved), agent.inner()).await
 }
 
 /// An agent with tools or a shape, and no handler.
@@ -487,7 +499,9 @@ async fn by_itself(caller: Caller, mut model: Model, inner: &Inner) -> Result<()
     model.add(caller.messages()).with_own_tools().forward_tools();
     let reply = if inner.grants.is_empty() {
         model.ask().await?
-    } else if let Some(mut stream) = caller.stream().await? {
+    } else if inner.output.is_none()
+        && let Some(mut stream) = caller.stream().await?
+    {
         let reply = model.resolve_live().await?;
         stream.pipe(&reply).await?;
         stream.close();

@@ -37,7 +37,7 @@ impl JobHandler for Worker {
     async fn run(&self, job: DueJob) -> Result<(), JobFailure> {
         let gone = || JobFailure { problem: "the flows are not served any more".to_owned(), again: true };
         let shared = self.0.get().and_then(Weak::upgrade).ok_or_else(gone)?;
-        let fail = |error: FlowError, again: bool| JobFailure { problem: error.to_string(), again };
+        let fail = |error: FlowError, again: bool| JobFailure { problem: shared.told(&error), again };
         if job.job.kind == EXPIRY {
             let id = job.job.payload.get("id").and_then(|id| id.as_str()).unwrap_or_default();
             return expire(&shared.runtime, id).await.map_err(|error| fail(error, true));

@@ -321,3 +321,24 @@ async fn a_streamed_answer_says_only_what_is_new_after_a_suspension() {
     let next = world.next(&request, &first, &[(&handed(&first)[0].0, "free")]);
     assert_eq!(stream(&flows, next).await.unwrap().text(), "go");
 }
+
+#[tokio::test]
+async fn an_agent_without_a_handler_holds_to_what_the_client_asks_for() {
+    let (sensor, _) = sensor();
+    let (world, model) = (world(), scripted([ScriptTurn::text("warm"), ScriptTurn::text("{\"warm\":true}")]));
+    let flows =
+        world.serve(house(sensor).model(placet_flows::ModelSpec::new("scripted:m").with_temperature(0.0)), &model);
+    let mut request = world.request("is it warm?");
+    request.controls.max_output_tokens = Some(50);
+    request.controls.temperature = Some(1.0);
+    request.output = Some(placet_core::turn::OutputFormat {
+        name: "answer".into(),
+        description: None,
+        schema: placet_core::Schema::new(json!({"type": "object", "required": ["warm"]})),
+        strict: true,
+    });
+    assert_eq!(text(&flows, request).await, "{\"warm\":true}");
+    let sent = &model.requests()[0];
+    assert_eq!((sent.controls.max_output_tokens, sent.controls.temperature), (Some(50), Some(0.0)));
+    assert!(sent.instructions.as_deref().unwrap().contains("\"warm\""));
+}

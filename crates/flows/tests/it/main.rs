@@ -7,6 +7,7 @@ mod asks;
 mod defects;
 mod durable;
 mod inner_outer;
+mod laws;
 mod stages;
 mod support;
 mod triggers;
