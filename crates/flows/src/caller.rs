@@ -275,7 +275,7 @@ impl Caller {
             spoken.messages.push(item);
             spoken.messages.len() - 1
         };
-        let message = outlet.begin(false).await;
+        let message = outlet.begin(None).await;
         Ok(Some(CallerStream { caller: state.clone(), place, message, text: String::new() }))
     }
 

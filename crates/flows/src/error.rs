@@ -184,6 +184,16 @@ impl FlowError {
         FlowError::Internal { problem: problem.into() }
     }
 
+    /// What the upstream said, where it is an error of an upstream. It may hold names and texts that clients are not to see.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&ProviderError> {
+        match self {
+            FlowError::Shared(error) => error.upstream(),
+            FlowError::Upstream(error) | FlowError::Runtime(RuntimeError::Provider(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// A word for programs: the same in every version.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -251,15 +261,9 @@ impl FlowError {
     /// The error as the end of a stream of turn events: what a client may be told.
     #[must_use]
     pub fn to_client(&self) -> ProviderError {
-        let inner = match self {
-            FlowError::Shared(error) => return error.to_client(),
-            FlowError::Upstream(error) => Some(error),
-            FlowError::Runtime(RuntimeError::Provider(error)) => Some(error),
-            _ => None,
-        };
         let mut told = ProviderError::new(self.kind(), ProviderId::new("placet"), self.client_message());
         told.code = Some(self.code().to_owned());
-        if let Some(error) = inner {
+        if let Some(error) = self.upstream() {
             (told.status, told.retry_after_ms) = (error.status, error.retry_after_ms);
         }
         told

@@ -42,7 +42,8 @@ struct Out {
 pub(crate) struct LiveMessage {
     base: u32,
     begun: bool,
-    calls: bool,
+    /// Set where calls and usage go out with it as they come: what was used before it.
+    whole: Option<Usage>,
 }
 
 impl Outlet {
@@ -66,15 +67,16 @@ impl Outlet {
         if text.is_empty() {
             return Ok(());
         }
-        let mut message = self.begin(false).await;
+        let mut message = self.begin(None).await;
         let event = TurnEvent::Text(TextDelta { index: 0, text: text.to_owned() });
         self.pass(&mut message, event).await
     }
 
-    /// Begins a message that is said piece by piece. With `calls`, calls go out with it as they come.
-    pub(crate) async fn begin(&self, calls: bool) -> LiveMessage {
+    /// Begins a message that is said piece by piece. With what was used before it, its calls and its usage go out as they
+    /// come.
+    pub(crate) async fn begin(&self, whole: Option<Usage>) -> LiveMessage {
         let out = self.0.out.lock().await;
-        LiveMessage { base: out.place, begun: false, calls }
+        LiveMessage { base: out.place, begun: false, whole }
     }
 
     /// Passes on an event of a model, as a piece of a message.
@@ -120,9 +122,12 @@ impl Outlet {
                 whole.index = place(whole.index);
                 TurnEvent::Whole(whole)
             }
-            TurnEvent::Call(mut delta) if message.calls => {
+            TurnEvent::Call(mut delta) if message.whole.is_some() => {
                 delta.index = place(delta.index);
                 TurnEvent::Call(delta)
+            }
+            TurnEvent::Usage(usage) if message.whole.is_some() => {
+                TurnEvent::Usage(message.whole.unwrap_or_default() + usage)
             }
             TurnEvent::Finished(finished) => {
                 out.finished = Some(finished);
@@ -138,7 +143,7 @@ impl Outlet {
         if out.before.is_some() && !matches!(event, TurnEvent::Text(_) | TurnEvent::Refusal(_)) {
             return Ok(());
         }
-        out.sent |= !matches!(event, TurnEvent::Started(_));
+        out.sent |= !matches!(event, TurnEvent::Started(_) | TurnEvent::Usage(_));
         // The lock is held while the client is waited for: the answer has one order.
         self.0.reply.push(event, &self.0.cancel).await
     }

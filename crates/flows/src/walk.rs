@@ -543,7 +543,7 @@ async fn bare(caller: &Arc<CallerState>, inner: &Inner, model: &ResolvedModel) -
     };
     let reply = begin(cx, &caller.cancel, model, request, format!("{}/ask1", caller.at), false).await?;
     if let Some(outlet) = cx.outlet.as_ref().filter(|_| live) {
-        let mut message = outlet.begin(caller.last).await;
+        let mut message = outlet.begin(caller.last.then(|| cx.spent())).await;
         let mut events = reply.paced_events();
         while let Some(event) = events.next().await {
             outlet.pass(&mut message, event).await?;

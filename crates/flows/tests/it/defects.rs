@@ -467,3 +467,48 @@ async fn a_job_of_another_tenant_or_kind_is_left_alone() {
     world.clock.advance(Duration::from_secs(1));
     assert!(flows.scheduler().get("other").await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn usage_is_the_sum_of_every_ask_and_comes_as_it_is_known() {
+    let usage = |input| placet_core::Usage { input, output: 1, ..placet_core::Usage::default() };
+    let turns = [ScriptTurn::text("a").with_usage(usage(5)), ScriptTurn::text("b").with_usage(usage(7))];
+    let (world, model) = (world(), scripted(turns));
+    let asks = Agent::new().handler(|caller: Caller, mut model: Model| async move {
+        model.ask_with(caller.messages()).await?.text().await?;
+        Ok(())
+    });
+    let flows = world.serve(Flow::agent(asks).next(Agent::new()), &model);
+    let turn = stream(&flows, world.request("hi")).await.unwrap();
+    assert_eq!((turn.text().as_str(), turn.usage.map(|usage| (usage.input, usage.output))), ("b", Some((12, 2))));
+}
+
+#[tokio::test]
+async fn an_upstreams_own_words_are_there_for_a_server_that_may_show_them() {
+    let (world, model) = (world(), scripted([ScriptTurn::fail(ErrorKind::ContextLength, "prompt is too long: 9 > 8")]));
+    let flows = world.serve(Agent::new(), &model);
+    let error = ask(&flows, world.request("hi")).await.unwrap_err();
+    assert_eq!(error.upstream().map(|error| error.message.as_str()), Some("prompt is too long: 9 > 8"));
+    assert_eq!(error.client_message(), "the conversation is longer than the model's window");
+}
+
+#[tokio::test]
+async fn members_that_wait_for_the_client_are_suspended_together() {
+    let (inner, ran) = counted("inner", "x", Effect::Once);
+    let round = || ScriptTurn::call("inner", json!({})).and_call("open", json!({}));
+    let turns = [round(), round(), ScriptTurn::text("one"), ScriptTurn::text("two")];
+    let (world, model) = (world(), scripted(turns));
+    let member = || Flow::agent(Agent::new().grant(inner.clone()));
+    let flows = world.serve(Flow::all([member(), member(), Flow::agent(says("third"))]), &model);
+    let request = world.request_with("hi", &["open"]);
+    let first = ask(&flows, request.clone()).await.unwrap();
+    let calls = handed(&first);
+    assert_eq!((first.text().as_str(), calls.len(), count(&ran)), ("third", 2, 0));
+    let next = world.next(&request, &first, &[(&calls[0].0, "a"), (&calls[1].0, "b")]);
+    let second = ask(&flows, next).await.unwrap();
+    let mut said: Vec<&str> = Vec::new();
+    let text = second.text();
+    said.extend(text.split("\n\n"));
+    said.sort_unstable();
+    assert_eq!(said, ["one", "third", "two"]);
+    assert_eq!(count(&ran), 2);
+}
