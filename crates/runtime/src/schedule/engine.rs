@@ -26,6 +26,9 @@ const NAP: Duration = Duration::from_secs(1);
 /// The first wait after a failure, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How many due entries one sweep looks at.
+const SWEEP: usize = 1000;
+
 /// How many jobs one process does at a time, unless it is told otherwise.
 const WORKERS: usize = 4;
 
@@ -96,7 +99,6 @@ impl SchedulerBuilder {
             tenant: self.tenant,
             handlers: self.handlers,
             workers: self.workers,
-            index: DueIndex::new("schedule"),
             poked: Notify::new(),
         }))
     }
@@ -112,7 +114,6 @@ struct Shared {
     tenant: Tenant,
     handlers: HashMap<String, Arc<dyn JobHandler>>,
     workers: usize,
-    index: DueIndex,
     poked: Notify,
 }
 
@@ -172,7 +173,7 @@ impl Scheduler {
                     batch.put(self.key(&job.id), Value::json(FORMAT, &value)?);
                 }
                 Some(before) => {
-                    self.0.index.remove(&mut batch, before.due, &self.key(&job.id));
+                    index(&before.job.kind).remove(&mut batch, before.due, &self.key(&job.id));
                     self.add(&mut batch, job.clone())?;
                 }
                 None => self.add(&mut batch, job.clone())?,
@@ -200,7 +201,7 @@ impl Scheduler {
             let stored = read(&cell)?;
             let mut batch = Batch::new();
             batch.require(Condition::version(key.clone(), cell.version)).delete_cell(key.clone());
-            self.0.index.remove(&mut batch, stored.due, &key);
+            index(&stored.job.kind).remove(&mut batch, stored.due, &key);
             match self.0.store.commit(batch).await {
                 Ok(_) => return Ok(true),
                 Err(StoreError::Condition { .. }) => {}
@@ -246,7 +247,7 @@ impl Scheduler {
                 if room > 0 && !idle {
                     return;
                 }
-                let next = self.0.index.next(&*self.0.store).await.ok().flatten();
+                let next = self.next_due().await;
                 let wait = next.map_or(NAP, |next| next.since(self.0.env.now()).min(NAP));
                 // What is due and not ours to do would be looked at without a pause.
                 self.0.env.sleep(wait.max(Duration::from_millis(20))).await;
@@ -283,8 +284,12 @@ impl Scheduler {
             return Ok(Vec::new());
         }
         let now = self.0.store.now().await?;
-        // Those of other tenants and kinds are in the index too.
-        let due = self.0.index.due(&*self.0.store, now, 256).await?;
+        let mut due = Vec::new();
+        for kind in self.0.handlers.keys() {
+            // Those of other tenants are in the index too.
+            due.extend(index(kind).due(&*self.0.store, now, SWEEP).await?);
+        }
+        due.sort_by_key(|due| due.at);
         let mut claimed = Vec::new();
         for due in due {
             if claimed.len() == room {
@@ -295,21 +300,30 @@ impl Scheduler {
         Ok(claimed)
     }
 
+    /// When the next job of a kind that is done here is due.
+    async fn next_due(&self) -> Option<Timestamp> {
+        let mut earliest: Option<Timestamp> = None;
+        for kind in self.0.handlers.keys() {
+            let next = index(kind).next(&*self.0.store).await.ok().flatten();
+            earliest = earliest.into_iter().chain(next).min();
+        }
+        earliest
+    }
+
     async fn claim(&self, due: &Due) -> Result<Option<Claim>> {
         if !due.item.starts_with(&jobs(&self.0.tenant)) {
             return Ok(None);
         }
         let mut batch = Batch::new();
-        self.0.index.claim(&mut batch, due);
-        let Some(cell) = self.0.store.cell(&due.item).await? else {
-            // Its job is gone.
+        batch.require(Condition::version(due.cell.key.clone(), due.cell.version)).delete_cell(due.cell.key.clone());
+        let found =
+            self.0.store.cell(&due.item).await?.map(|cell| Ok::<_, StoreError>((read(&cell)?, cell))).transpose()?;
+        let Some((mut stored, cell)) = found.filter(|(stored, _)| self.0.handlers.contains_key(&stored.job.kind))
+        else {
+            // Its job is gone, or another one has taken its id.
             let _ = self.0.store.commit(batch).await;
             return Ok(None);
         };
-        let mut stored = read(&cell)?;
-        if !self.0.handlers.contains_key(&stored.job.kind) {
-            return Ok(None);
-        }
         stored.state = JobState::Running;
         stored.tried += 1;
         stored.due = self.0.store.now().await?.plus(CLAIM);
@@ -357,7 +371,7 @@ impl Scheduler {
         let renewed = async {
             let mut batch = Batch::new();
             batch.require(Condition::version(claim.key.clone(), claim.version));
-            self.0.index.remove(&mut batch, claim.stored.due, &claim.key);
+            index(&claim.stored.job.kind).remove(&mut batch, claim.stored.due, &claim.key);
             claim.stored.due = self.0.store.now().await?.plus(CLAIM);
             self.write(&mut batch, claim.stored.clone())?;
             self.0.store.commit(batch).await?;
@@ -380,7 +394,7 @@ impl Scheduler {
         let Claim { mut stored, key, version } = claim;
         let mut batch = Batch::new();
         batch.require(Condition::version(key.clone(), version));
-        self.0.index.remove(&mut batch, stored.due, &key);
+        index(&stored.job.kind).remove(&mut batch, stored.due, &key);
         let now = self.0.store.now().await?;
         let problem = ended.as_ref().err().map(|failure| failure.problem.clone());
         match ended {
@@ -433,10 +447,15 @@ impl Scheduler {
 
     fn write(&self, batch: &mut Batch, stored: StoredJob) -> Result<()> {
         let key = self.key(&stored.job.id);
-        self.0.index.put(batch, When::At(stored.due), &key, Value::new(FORMAT, Vec::new()));
+        index(&stored.job.kind).put(batch, When::At(stored.due), &key, Value::new(FORMAT, Vec::new()));
         batch.put(key, Value::json(FORMAT, &stored)?);
         Ok(())
     }
+}
+
+/// What is due of one kind.
+fn index(kind: &str) -> DueIndex {
+    DueIndex::new(&format!("schedule {kind}"))
 }
 
 /// What the keys of all jobs of a tenant begin with.
