@@ -27,6 +27,7 @@ pub mod openai_responses;
 mod overlay;
 pub mod passing;
 mod request;
+pub mod schema;
 pub mod sse;
 pub mod tools;
 

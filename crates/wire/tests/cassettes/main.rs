@@ -15,6 +15,7 @@
 
 mod anthropic;
 mod chat;
+mod gemini;
 mod responses;
 
 use placet_core::{
@@ -390,6 +391,11 @@ fn chat() {
 }
 
 #[test]
+fn gemini() {
+    run::<gemini::Gemini>();
+}
+
+#[test]
 fn responses() {
     run::<responses::Responses>();
 }
@@ -465,7 +471,9 @@ fn anthropic_clients() {
 
 /// Whether some protocol takes a case.
 fn is_taken(case: &Case) -> bool {
-    [chat::Chat::takes, responses::Responses::takes, anthropic::Anthropic::takes].iter().any(|takes| takes(case))
+    [chat::Chat::takes, responses::Responses::takes, anthropic::Anthropic::takes, gemini::Gemini::takes]
+        .iter()
+        .any(|takes| takes(case))
 }
 
 #[test]

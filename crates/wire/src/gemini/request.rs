@@ -1,0 +1,605 @@
+//! From a client's `generateContent` body to a request of ours.
+
+use super::contents::{is_only, says_error};
+use super::encode::OUTPUT;
+use super::hosted::{self, take_count, take_words};
+use super::parts::{self, native, take, take_object, take_text};
+use super::seal;
+use crate::request::{DecodedRequest, RequestError};
+use crate::schema::from_openapi;
+use placet_core::item::Reasoning;
+use placet_core::part::{Native, Text};
+use placet_core::turn::{AllowedTools, CacheControl, OutputFormat};
+use placet_core::{
+    Arguments, CallId, Effect, Env, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId, Reason, Role, Schema,
+    Stage, Status, ToolCall, ToolChoice, ToolDefinition, ToolName, ToolResult, TurnRequest,
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What the path of a request says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The model, without what stands before it.
+    pub model: String,
+    /// The method: `generateContent`, `streamGenerateContent`, `countTokens`, `embedContent`, `batchEmbedContents` …
+    pub method: String,
+    /// Whether the answer is a stream.
+    pub stream: bool,
+    /// Whether that stream is one JSON array: it is unless the query asks for server-sent events.
+    pub array: bool,
+}
+
+/// Reads a path such as `/v1beta/models/gemini-3-flash:streamGenerateContent` with its query; `None` where it is none.
+#[must_use]
+pub fn target(path: &str, query: Option<&str>) -> Option<Target> {
+    let (_, rest) = path.rsplit_once("/models/")?;
+    let (model, method) = rest.rsplit_once(':')?;
+    if model.is_empty() || method.is_empty() || method.contains('/') {
+        return None;
+    }
+    let is_sse = query.unwrap_or_default().split('&').any(|pair| pair == "alt=sse");
+    let stream = method == "streamGenerateContent";
+    Some(Target { model: model.to_owned(), method: method.to_owned(), stream, array: stream && !is_sse })
+}
+
+/// Reads a body, in either spelling of its fields. The path says which model is meant and whether the answer is a stream, so
+/// both are left open here.
+///
+/// `provider` owns what has no name of ours. What a client returns of another provider's state goes back to that provider.
+///
+/// # Errors
+/// [`RequestError`] where the body is no JSON, no object, or has no `contents`.
+pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
+    let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::not_json(&error))?;
+    let request = Reader::new(provider, env).request(&body)?;
+    Ok(DecodedRequest { request, stream: false, stream_usage: true, body })
+}
+
+/// The places at which the contents of a body begin, by the number of the item, and the words for the user's role other than
+/// the usual one. They number the items of [`decode_request`].
+pub(super) fn beginnings(body: &Value, provider: &ProviderId, env: &Env) -> Vec<(usize, Option<String>)> {
+    let mut reader = Reader::new(provider, env);
+    // It has been read before.
+    let _ = reader.request(body);
+    reader.beginnings
+}
+
+/// A call of the conversation that may still be answered.
+struct Asked {
+    wire: Option<String>,
+    id: CallId,
+    name: ToolName,
+    answered: bool,
+}
+
+pub(super) struct Reader<'a> {
+    provider: &'a ProviderId,
+    env: &'a Env,
+    items: Vec<Arc<Item>>,
+    asked: Vec<Asked>,
+    beginnings: Vec<(usize, Option<String>)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(provider: &'a ProviderId, env: &'a Env) -> Self {
+        Reader { provider, env, items: Vec::new(), asked: Vec::new(), beginnings: Vec::new() }
+    }
+
+    pub(super) fn request(&mut self, body: &Value) -> Result<TurnRequest, RequestError> {
+        let Value::Object(body) = body else {
+            return Err(RequestError::field("", "expected an object"));
+        };
+        let mut rest = body.clone();
+        let mut request = TurnRequest::default();
+        if let Some(model) = take_text(&mut rest, "model") {
+            request.model = model.strip_prefix("models/").map(str::to_owned).unwrap_or(model);
+        }
+        request.instructions = self.system(take(&mut rest, "systemInstruction"));
+        let contents = take(&mut rest, "contents");
+        let contents = match contents {
+            Some(Value::Array(contents)) => contents,
+            Some(content @ Value::Object(_)) => vec![content],
+            Some(_) | None => return Err(RequestError::field("contents", "expected a list of contents")),
+        };
+        for (at, content) in contents.into_iter().enumerate() {
+            let word = content.get("role").and_then(Value::as_str).filter(|word| !matches!(*word, "user" | "model"));
+            self.beginnings.push((self.items.len(), word.map(str::to_owned)));
+            self.content(content, at)?;
+        }
+        self.tools(&mut rest, &mut request)?;
+        tool_choice(&mut rest, &mut request);
+        if let Some(Value::Array(settings)) = take(&mut rest, "safetySettings") {
+            let own = |value| Native { provider: self.provider.clone(), value };
+            request.controls.safety = settings.into_iter().map(own).collect();
+        }
+        if let Some(content) = take_text(&mut rest, "cachedContent") {
+            request.controls.cache = Some(CacheControl { content: Some(content), ..CacheControl::default() });
+        }
+        match take(&mut rest, "labels") {
+            Some(Value::Object(labels)) if labels.values().all(Value::is_string) => request.controls.metadata = labels,
+            Some(other) => drop(rest.insert("labels".to_owned(), other)),
+            None => {}
+        }
+        request.controls.service_tier =
+            take_text(&mut rest, "serviceTier").map(|tier| match tier.to_ascii_lowercase().as_str() {
+                "standard" => "default".to_owned(),
+                "unspecified" => "auto".to_owned(),
+                other => other.to_owned(),
+            });
+        match take(&mut rest, "store") {
+            Some(Value::Bool(store)) => request.controls.store = Some(store),
+            Some(other) => drop(rest.insert("store".to_owned(), other)),
+            None => {}
+        }
+        if let Some(mut config) = take_object(&mut rest, "generationConfig") {
+            generation(&mut config, &mut request);
+            config.retain(|_, value| !value.is_null());
+            if !config.is_empty() {
+                rest.insert("generationConfig".to_owned(), Value::Object(config));
+            }
+        }
+        request.native = native(rest, self.provider);
+        request.items = std::mem::take(&mut self.items);
+        Ok(request)
+    }
+
+    fn push(&mut self, origin: Origin, body: impl Into<ItemBody>) {
+        self.items.push(Arc::new(Item::new(self.env.new_id(), origin, body)));
+    }
+
+    /// The first text is the instructions; what else the operator shows is a message before all others.
+    fn system(&mut self, system: Option<Value>) -> Option<Arc<str>> {
+        let parts = match system? {
+            Value::String(text) => return Some(text.into()),
+            Value::Object(mut content) => match take(&mut content, "parts") {
+                Some(Value::Array(parts)) => parts,
+                Some(part) => vec![part],
+                None => return None,
+            },
+            Value::Array(parts) => parts,
+            _ => return None,
+        };
+        let mut parts: Vec<Part> = parts.into_iter().map(|part| self.user_part(part)).collect();
+        let instructions = match parts.first() {
+            Some(Part::Text(text)) => {
+                let text = text.text.clone();
+                parts.remove(0);
+                Some(text)
+            }
+            _ => None,
+        };
+        if !parts.is_empty() {
+            self.push(Origin::Operator, Message { role: Role::System, parts, native: None });
+        }
+        instructions
+    }
+
+    fn content(&mut self, content: Value, at: usize) -> Result<(), RequestError> {
+        let path = || format!("contents[{at}]");
+        let mut content = match content {
+            Value::Object(content) => content,
+            Value::String(text) => Map::from_iter([("parts".to_owned(), json!([{"text": text}]))]),
+            _ => return Err(RequestError::field(path(), "expected an object with `role` and `parts`")),
+        };
+        let role = content.get("role").and_then(Value::as_str).unwrap_or("user").to_owned();
+        let is_model = role == "model";
+        if !is_model && !matches!(role.as_str(), "user" | "function" | "tool" | "") {
+            let value = Value::Object(content);
+            self.push(Origin::User, ItemBody::Native(Native { provider: self.provider.clone(), value }));
+            return Ok(());
+        }
+        content.shift_remove("role");
+        let parts = match take(&mut content, "parts") {
+            Some(Value::Array(parts)) => parts,
+            Some(part @ Value::Object(_)) => vec![part],
+            None => Vec::new(),
+            Some(_) => return Err(RequestError::field(format!("{}.parts", path()), "expected a list of parts")),
+        };
+        let beside = native(content, self.provider);
+        if is_model {
+            self.model(parts, beside);
+        } else {
+            self.user(parts, beside);
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, parts: Vec<Value>, mut beside: Option<Native>) {
+        let mut said: Vec<Part> = Vec::new();
+        for part in parts {
+            let Value::Object(mut part) = part else {
+                said.push(self.user_part(part));
+                continue;
+            };
+            match take_object(&mut part, "functionResponse") {
+                Some(response) => {
+                    if !said.is_empty() {
+                        let parts = std::mem::take(&mut said);
+                        self.push(Origin::User, Message { role: Role::User, parts, native: beside.take() });
+                    }
+                    let (name, result) = self.result(response, part);
+                    self.push(Origin::Tool(name), result);
+                }
+                None => said.push(self.user_part(Value::Object(part))),
+            }
+        }
+        if !said.is_empty() {
+            self.push(Origin::User, Message { role: Role::User, parts: said, native: beside.take() });
+        }
+    }
+
+    fn user_part(&self, part: Value) -> Part {
+        let own = |value| Part::Native(Native { provider: self.provider.clone(), value });
+        let Value::Object(mut part) = part else {
+            return match part {
+                Value::String(text) => Part::text(text),
+                other => own(other),
+            };
+        };
+        let is_empty = part.get("text").and_then(Value::as_str).is_none_or(str::is_empty);
+        let is_whole = part.iter().any(|(key, value)| {
+            key != "text" && !value.is_null() && parts::is_content(key, is_empty && !part.contains_key("text"))
+        });
+        if !is_whole && let Some(text) = take_text(&mut part, "text") {
+            let native = self.beside(part);
+            return Part::Text(Text { native, ..Text::new(text) });
+        }
+        parts::media(part, self.provider).unwrap_or_else(|part| own(Value::Object(part)))
+    }
+
+    /// What stands beside a part's content. A sealed signature is the state that it holds; `thought: false` says nothing.
+    fn beside(&self, mut rest: Map<String, Value>) -> Option<Native> {
+        let signature = rest.get("thoughtSignature").or_else(|| rest.get("thought_signature"));
+        if let Some(opened) = signature.and_then(Value::as_str).and_then(seal::open) {
+            return Some(opened);
+        }
+        if let Some(signature) = rest.shift_remove("thought_signature") {
+            rest.insert("thoughtSignature".to_owned(), signature);
+        }
+        rest.retain(|key, value| !(key == "thought" && *value == Value::Bool(false)));
+        native(rest, self.provider)
+    }
+
+    fn model(&mut self, parts: Vec<Value>, mut beside: Option<Native>) {
+        let first = self.items.len();
+        for part in parts {
+            let Value::Object(part) = part else {
+                let body = match part {
+                    Value::String(text) => said(Text::new(text)),
+                    other => ItemBody::Native(Native { provider: self.provider.clone(), value: other }),
+                };
+                self.push(Origin::Model, body);
+                continue;
+            };
+            let body = self.model_part(part, first);
+            if let Some(body) = body {
+                self.push(Origin::Model, body);
+            }
+        }
+        // What stands beside the parts goes with the first message, if there is one.
+        if beside.is_some() {
+            for item in &mut self.items[first..] {
+                if let ItemBody::Message(message) = &item.body {
+                    let message = Message { native: beside.take(), ..message.clone() };
+                    *item = Arc::new(Item::new(item.id.clone(), item.origin.clone(), message));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// An item of the model; `None` where the part only brought back the state of the item before it.
+    fn model_part(&mut self, mut part: Map<String, Value>, first: usize) -> Option<ItemBody> {
+        part.retain(|_, value| !value.is_null());
+        if let Some(mut call) = take_object(&mut part, "functionCall") {
+            let wire = take_text(&mut call, "id").filter(|id| !id.is_empty());
+            let name = take_text(&mut call, "name").unwrap_or_else(|| "unnamed".to_owned());
+            let arguments = take(&mut call, "args").unwrap_or_else(|| json!({}));
+            call.retain(|_, value| !value.is_null());
+            let mut native = self.beside(part);
+            if !call.is_empty() {
+                let own = native.get_or_insert_with(|| Native { provider: self.provider.clone(), value: json!({}) });
+                if let (true, Value::Object(value)) = (own.provider == *self.provider, &mut own.value) {
+                    value.insert("functionCall".to_owned(), Value::Object(call));
+                }
+            }
+            let (id, name) = (self.env.new_id::<CallId>(), ToolName::from(name));
+            self.asked.push(Asked { wire: wire.clone(), id: id.clone(), name: name.clone(), answered: false });
+            let arguments = Arguments::from_value(&arguments);
+            return Some(ItemBody::ToolCall(ToolCall { id, provider_id: wire, name, arguments, native }));
+        }
+        let is_thought = part.get("thought") == Some(&Value::Bool(true));
+        let text = part.get("text").and_then(Value::as_str).map(str::to_owned);
+        let is_without = text.as_deref().is_none_or(str::is_empty);
+        let is_whole = part.keys().any(|key| key != "text" && parts::is_content(key, is_without && text.is_none()));
+        let has_signature = part.contains_key("thoughtSignature") || part.contains_key("thought_signature");
+        if is_whole || text.is_none() && !has_signature {
+            return Some(parts::model_item(part, self.provider));
+        }
+        part.shift_remove("text");
+        let text = text.unwrap_or_default();
+        let native = self.beside(part);
+        let foreign = native.as_ref().filter(|native| native.provider != *self.provider);
+        if let Some(item) = foreign.and_then(seal::item_of) {
+            return Some(item);
+        }
+        if text.is_empty()
+            && let Some(native) = foreign
+            && self.give(is_thought, native, first)
+        {
+            return None;
+        }
+        if !is_thought {
+            return Some(said(Text { native, ..Text::new(text) }));
+        }
+        // Its own thinking says whose it is even where nothing else stands beside it.
+        let native = native.map(|mut native| {
+            if let (true, Value::Object(value)) = (native.provider == *self.provider, &mut native.value) {
+                value.shift_remove("thought");
+            }
+            native
+        });
+        let native = native.unwrap_or_else(|| Native { provider: self.provider.clone(), value: json!({}) });
+        Some(ItemBody::Reasoning(Reasoning { text, native: Some(native) }))
+    }
+
+    /// Gives a foreign state to the thinking or text right before it, which has none yet. Whether it was taken.
+    fn give(&mut self, is_thought: bool, native: &Native, first: usize) -> bool {
+        let Some(last) = self.items[first..].last_mut() else { return false };
+        let body = match &last.body {
+            ItemBody::Reasoning(reasoning) if is_thought => {
+                let is_bare = reasoning.native.as_ref().is_none_or(|known| {
+                    known.provider == *self.provider && known.value.as_object().is_some_and(Map::is_empty)
+                });
+                if !is_bare {
+                    return false;
+                }
+                ItemBody::Reasoning(Reasoning { text: reasoning.text.clone(), native: Some(native.clone()) })
+            }
+            ItemBody::Message(message) if !is_thought => match message.parts.as_slice() {
+                [Part::Text(text)] if text.native.is_none() => {
+                    let text = Text { native: Some(native.clone()), ..text.clone() };
+                    ItemBody::Message(Message { parts: vec![Part::Text(text)], ..message.clone() })
+                }
+                _ => return false,
+            },
+            _ => return false,
+        };
+        *last = Arc::new(Item::new(last.id.clone(), last.origin.clone(), body));
+        true
+    }
+
+    /// The result of a call, which is found by its id, or by its tool and order where it has none. A result whose call is not in
+    /// the body gets a call id of its own.
+    fn result(&mut self, mut response: Map<String, Value>, part: Map<String, Value>) -> (String, ToolResult) {
+        let wire = take_text(&mut response, "id").filter(|id| !id.is_empty());
+        let name = take_text(&mut response, "name").filter(|name| !name.is_empty());
+        let by_id = |asked: &&mut Asked| wire.is_some() && asked.wire == wire;
+        let by_name = |asked: &&mut Asked| wire.is_none() && name.as_deref() == Some(asked.name.as_str());
+        let any = |_: &&mut Asked| wire.is_none() && name.is_none();
+        let mut found = None;
+        for fits in [&by_id as &dyn Fn(&&mut Asked) -> bool, &by_name, &any] {
+            found = self.asked.iter_mut().filter(|asked| !asked.answered).find(|asked| fits(asked));
+            if found.is_some() {
+                break;
+            }
+        }
+        let (call, tool) = match found {
+            Some(asked) => {
+                asked.answered = true;
+                (asked.id.clone(), name.map_or_else(|| asked.name.clone(), ToolName::from))
+            }
+            None => {
+                let name = name.or_else(|| wire.clone()).unwrap_or_else(|| "unnamed".to_owned());
+                (self.env.new_id(), ToolName::from(name))
+            }
+        };
+        let (is_error, mut content) = match take(&mut response, "response") {
+            Some(Value::Object(object)) if object.is_empty() => (false, Vec::new()),
+            Some(Value::Object(object)) if is_only(&object, "output") || is_only(&object, "error") => {
+                let text = object.values().next().and_then(Value::as_str).unwrap_or_default();
+                (object.contains_key("error"), vec![Part::text(text)])
+            }
+            Some(Value::Object(object)) => (says_error(&object), vec![Part::text(Value::Object(object).to_string())]),
+            Some(Value::String(text)) => (false, vec![Part::text(text)]),
+            Some(other) => (false, vec![Part::text(other.to_string())]),
+            None => (false, Vec::new()),
+        };
+        if let Some(Value::Array(parts)) = take(&mut response, "parts") {
+            content.extend(parts.into_iter().map(|part| self.user_part(part)));
+        }
+        response.retain(|_, value| !value.is_null());
+        let mut native = self.beside(part);
+        if !response.is_empty() {
+            let own = native.get_or_insert_with(|| Native { provider: self.provider.clone(), value: json!({}) });
+            if let (true, Value::Object(value)) = (own.provider == *self.provider, &mut own.value) {
+                value.insert("functionResponse".to_owned(), Value::Object(response));
+            }
+        }
+        let (status, reason) =
+            if is_error { (Status::Failed, Some(Reason::ToolError)) } else { (Status::Completed, None) };
+        let mut outcome = Outcome::new(status, Stage::Execute, reason, "");
+        outcome.content = content;
+        let name = tool.as_str().to_owned();
+        (name, ToolResult { call, provider_id: wire, tool, capability: None, outcome, native })
+    }
+
+    fn tools(&mut self, rest: &mut Map<String, Value>, request: &mut TurnRequest) -> Result<(), RequestError> {
+        let entries = match take(rest, "tools") {
+            Some(Value::Array(entries)) => entries,
+            Some(entry @ Value::Object(_)) => vec![entry],
+            Some(_) => return Err(RequestError::field("tools", "expected a list of tools")),
+            None => return Ok(()),
+        };
+        for (at, entry) in entries.into_iter().enumerate() {
+            let Value::Object(mut entry) = entry else {
+                return Err(RequestError::field(format!("tools[{at}]"), "expected an object"));
+            };
+            let declarations = match take(&mut entry, "functionDeclarations") {
+                Some(Value::Array(declarations)) => declarations,
+                Some(_) => {
+                    let field = format!("tools[{at}].functionDeclarations");
+                    return Err(RequestError::field(field, "expected a list of declarations"));
+                }
+                None => Vec::new(),
+            };
+            for (i, declaration) in declarations.into_iter().enumerate() {
+                let field = || format!("tools[{at}].functionDeclarations[{i}]");
+                let Value::Object(declaration) = declaration else {
+                    return Err(RequestError::field(field(), "expected an object"));
+                };
+                let tool = self.tool(declaration).ok_or_else(|| RequestError::field(field(), "expected a `name`"))?;
+                request.tools.push(Arc::new(tool));
+            }
+            hosted::decode(entry, self.provider, &mut request.hosted);
+        }
+        Ok(())
+    }
+
+    fn tool(&self, mut declaration: Map<String, Value>) -> Option<ToolDefinition> {
+        let name = take_text(&mut declaration, "name").filter(|name| !name.is_empty())?;
+        let description = take_text(&mut declaration, "description").unwrap_or_default();
+        let schema = match (take(&mut declaration, "parametersJsonSchema"), take(&mut declaration, "parameters")) {
+            (Some(schema), _) => Schema::new(schema),
+            (None, Some(parameters)) => {
+                let schema = from_openapi(&parameters);
+                declaration.insert("parameters".to_owned(), parameters);
+                Schema::new(schema)
+            }
+            (None, None) => Schema::new(json!({"type": "object", "properties": {}})),
+        };
+        let native = native(declaration, self.provider);
+        // It crossed the wire: what running it twice would do is not said.
+        Some(ToolDefinition { native, ..ToolDefinition::new(name.as_str(), description, schema, Effect::Once) })
+    }
+}
+
+fn said(text: Text) -> ItemBody {
+    ItemBody::Message(Message { role: Role::Assistant, parts: vec![Part::Text(text)], native: None })
+}
+
+/// What of `toolConfig` has words of ours; the rest stays.
+fn tool_choice(rest: &mut Map<String, Value>, request: &mut TurnRequest) {
+    let Some(mut config) = take_object(rest, "toolConfig") else { return };
+    if let Some(mut calling) = take_object(&mut config, "functionCallingConfig") {
+        let mode = take_text(&mut calling, "mode");
+        let names = take_words(&mut calling, "allowedFunctionNames");
+        let names: Vec<ToolName> = names.iter().map(ToolName::new).collect();
+        request.tool_choice = match (mode.as_deref(), names.as_slice()) {
+            (Some("ANY"), []) => ToolChoice::Required,
+            (Some("ANY"), [name]) => ToolChoice::Tool(name.clone()),
+            (Some("ANY"), _) => ToolChoice::Allowed(AllowedTools { names, required: true }),
+            (Some("NONE"), _) => ToolChoice::None,
+            (Some("VALIDATED"), [_, ..]) => ToolChoice::Allowed(AllowedTools { names, required: false }),
+            (None | Some("AUTO" | "MODE_UNSPECIFIED"), []) => ToolChoice::Auto,
+            (mode, _) => {
+                if let Some(mode) = mode {
+                    calling.insert("mode".to_owned(), mode.into());
+                }
+                if !names.is_empty() {
+                    let names: Vec<&str> = names.iter().map(ToolName::as_str).collect();
+                    calling.insert("allowedFunctionNames".to_owned(), json!(names));
+                }
+                ToolChoice::Auto
+            }
+        };
+        calling.retain(|_, value| !value.is_null());
+        if !calling.is_empty() {
+            config.insert("functionCallingConfig".to_owned(), Value::Object(calling));
+        }
+    }
+    config.retain(|_, value| !value.is_null());
+    // Said anyway where tools of both sorts are offered.
+    let is_mixed = !request.tools.is_empty() && !request.hosted.is_empty();
+    if is_mixed && config.get("includeServerSideToolInvocations") == Some(&Value::Bool(true)) {
+        config.shift_remove("includeServerSideToolInvocations");
+    }
+    if !config.is_empty() {
+        rest.insert("toolConfig".to_owned(), Value::Object(config));
+    }
+}
+
+/// What of `generationConfig` has words of ours; the rest stays.
+fn generation(config: &mut Map<String, Value>, request: &mut TurnRequest) {
+    let controls = &mut request.controls;
+    for (key, place) in [
+        ("temperature", &mut controls.temperature),
+        ("topP", &mut controls.top_p),
+        ("frequencyPenalty", &mut controls.frequency_penalty),
+        ("presencePenalty", &mut controls.presence_penalty),
+    ] {
+        match take(config, key) {
+            Some(Value::Number(number)) => *place = number.as_f64(),
+            Some(other) => drop(config.insert(key.to_owned(), other)),
+            None => {}
+        }
+    }
+    controls.top_k = take_count(config, "topK");
+    controls.seed = take_count(config, "seed");
+    controls.max_output_tokens = take_count(config, "maxOutputTokens");
+    controls.stop = take_words(config, "stopSequences");
+    // One answer is what is given anyway.
+    if let Some(count) = take_count(config, "candidateCount").filter(|count| *count != 1) {
+        config.insert("candidateCount".to_owned(), count.into());
+    }
+    if let Some(Value::Bool(true)) = take(config, "responseLogprobs") {
+        controls.top_logprobs = Some(take_count(config, "logprobs").unwrap_or(0));
+    }
+    let modalities = take_words(config, "responseModalities");
+    // Text is what is answered anyway.
+    if modalities != ["TEXT"] {
+        controls.modalities = modalities.iter().map(|word| word.to_ascii_lowercase()).collect();
+    }
+    if let Some(mut thinking) = take_object(config, "thinkingConfig") {
+        match take(&mut thinking, "includeThoughts") {
+            Some(Value::Bool(include)) => {
+                controls.reasoning_summary = Some(if include { "auto" } else { "none" }.to_owned());
+            }
+            Some(other) => drop(thinking.insert("includeThoughts".to_owned(), other)),
+            None => {}
+        }
+        controls.reasoning_budget = take_count(&mut thinking, "thinkingBudget");
+        match take_text(&mut thinking, "thinkingLevel") {
+            Some(level) if level.to_ascii_uppercase().starts_with("THINKING_") => {
+                thinking.insert("thinkingLevel".to_owned(), level.into());
+            }
+            level => controls.reasoning_effort = level.map(|level| level.to_ascii_lowercase()),
+        }
+        thinking.retain(|_, value| !value.is_null());
+        if !thinking.is_empty() {
+            config.insert("thinkingConfig".to_owned(), Value::Object(thinking));
+        }
+    }
+    output(config, request);
+}
+
+fn output(config: &mut Map<String, Value>, request: &mut TurnRequest) {
+    let Some(mime) = take_text(config, "responseMimeType") else { return };
+    if mime != "application/json" {
+        config.insert("responseMimeType".to_owned(), mime.into());
+        return;
+    }
+    let schema = match (take(config, "responseJsonSchema"), take(config, "responseSchema")) {
+        (Some(schema), _) => Some(schema),
+        (None, Some(known)) => {
+            let schema = from_openapi(&known);
+            // It goes out again in these words.
+            config.insert("responseSchema".to_owned(), known);
+            Some(schema)
+        }
+        (None, None) => None,
+    };
+    let word = |key: &str| schema.as_ref().and_then(|schema| schema.get(key)?.as_str().map(str::to_owned));
+    let is_name = |text: &String| {
+        !text.is_empty()
+            && text.len() <= 64
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    };
+    request.output = Some(OutputFormat {
+        name: word("title").filter(is_name).unwrap_or_else(|| OUTPUT.to_owned()),
+        description: word("description"),
+        strict: schema.is_some(),
+        schema: Schema::new(schema.unwrap_or_else(|| json!({"type": "object"}))),
+    });
+}
