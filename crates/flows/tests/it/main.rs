@@ -4,6 +4,7 @@
 mod agents;
 mod algebra;
 mod asks;
+mod crash;
 mod defects;
 mod durable;
 mod inner_outer;
