@@ -41,7 +41,11 @@ fn main() {
     let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default().as_secs_f64() * 1000.0;
     #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
     let rate = times.len() as f64 / took;
-    println!("{address}{path}: {clients} clients, {rate:.0} writes a second, p50 {:.3} ms, p99 {:.3} ms", at(50), at(99));
+    println!(
+        "{address}{path}: {clients} clients, {rate:.0} writes a second, p50 {:.3} ms, p99 {:.3} ms",
+        at(50),
+        at(99)
+    );
 }
 
 /// Writes one after the other until it is told to stop; gives how long each took.

@@ -30,7 +30,7 @@ fn a_wrong_command_line_is_told_in_json_where_json_is_asked_for() {
     let line = &told.json()[0];
     assert_eq!(line["error"]["exit_code"], 2, "{told:#?}");
     assert!(line["error"]["message"].as_str().is_some_and(|text| text.contains("--max-rounds")), "{told:#?}");
-    let plain = bench.placet(&["run", "hello", "--max-rounds", "many", "--", "--json"]).ended_with(2);
+    let plain = bench.placet(&["run", "--max-rounds", "many", "--", "--json"]).ended_with(2);
     assert!(plain.out.is_empty() && plain.err.contains("--max-rounds"), "{plain:#?}");
 }
 
