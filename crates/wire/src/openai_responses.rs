@@ -11,7 +11,7 @@
 //! | a tool of a namespace | a tool named `namespace__tool` |
 //! | the provider's own tools (`web_search_call`, `mcp_call` …) | [`HostedCall`](placet_core::item::HostedCall), in its place |
 //! | every other item | [`ItemBody::Native`](placet_core::ItemBody::Native), in its place |
-//! | `previous_response_id`, `conversation` | provider state, an object with these fields |
+//! | `previous_response_id`, `conversation` | provider state, an object with these fields; what the provider holds by it is not sent again |
 //! | fields of a request that have no name of ours | [`TurnRequest::native`](placet_core::TurnRequest::native), an object |
 //!
 //! What a protocol does with each field is the table [`FIELDS`]; what one server takes less is told by its [`Dialect`].

@@ -1,7 +1,7 @@
 //! Items that have become whole.
 
 use super::answer::{EventEncoder, Sort};
-use super::answer_forms::part;
+use super::answer_forms::{annotations, part};
 use super::parts::is_reasoning;
 use super::request::ATTACHED;
 use super::tools::custom_input;
@@ -10,6 +10,7 @@ use crate::envelope;
 use placet_core::part::Native;
 use placet_core::{Arguments, ProviderId};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 impl EventEncoder {
     pub(super) fn close(&mut self, at: usize, status: &str, out: &mut Vec<u8>) {
@@ -34,7 +35,7 @@ impl EventEncoder {
         let text = std::mem::take(&mut self.items[at].text);
         let native = self.items[at].native.clone();
         let own = self.own(native.as_ref()).cloned();
-        let annotations = own.as_ref().and_then(|own| own.get("annotations")?.as_array()).cloned().unwrap_or_default();
+        let annotations: Vec<Value> = annotations(own.as_ref()).map(Cow::into_owned).collect();
         for (number, annotation) in annotations.iter().enumerate() {
             self.event("response.output_text.annotation.added", out, |event| {
                 event.field("item_id", &id);

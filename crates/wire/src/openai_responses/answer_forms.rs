@@ -4,6 +4,7 @@ use super::answer::Sort;
 use super::write::{List, Object};
 use placet_core::Usage;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// A part of a message, or of thinking.
 pub(super) fn part(sort: Sort, text: &str, own: Option<&Map<String, Value>>) -> Vec<u8> {
@@ -21,11 +22,14 @@ pub(super) fn part(sort: Sort, text: &str, own: Option<&Map<String, Value>>) -> 
         Sort::Text | Sort::Call => {
             object.field("type", "output_text");
             object.field("text", text);
-            for key in ["annotations", "logprobs"] {
-                match own.and_then(|own| own.get(key)) {
-                    Some(list) => object.field(key, list),
-                    None => object.field(key, &[(); 0]),
-                }
+            let mut list = List::new(object.key("annotations"));
+            for annotation in annotations(own) {
+                list.push(&*annotation);
+            }
+            list.end();
+            match own.and_then(|own| own.get("logprobs")) {
+                Some(list) => object.field("logprobs", list),
+                None => object.field("logprobs", &[(); 0]),
             }
             if let Some(own) = own {
                 object.merge(own, &["type", "text", "annotations", "logprobs", "message"]);
@@ -119,4 +123,18 @@ pub(super) fn repeated(request: Option<&Value>) -> Vec<u8> {
         *first = b',';
     }
     out
+}
+
+/// The annotations of a text. Those of the chat protocol, which the same provider may speak as well, hold their fields one level
+/// deeper.
+pub(super) fn annotations(own: Option<&Map<String, Value>>) -> impl Iterator<Item = Cow<'_, Value>> {
+    let list = own.and_then(|own| own.get("annotations")?.as_array()).into_iter().flatten();
+    list.map(|annotation| match annotation.get("url_citation").and_then(Value::as_object) {
+        Some(inner) => {
+            let mut flat = inner.clone();
+            flat.insert("type".into(), "url_citation".into());
+            Cow::Owned(Value::Object(flat))
+        }
+        None => Cow::Borrowed(annotation),
+    })
 }

@@ -356,7 +356,7 @@ fn choices() -> impl Strategy<Value = Vec<u16>> {
 fn a_request_comes_back_as_it_went() {
     let (accepted, all) = (Cell::new(0u32), Cell::new(0u32));
     let dialect = Dialect::new(own());
-    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&choices(), |choices| {
         let request = generate(&choices);
         all.set(all.get() + 1);
@@ -528,7 +528,7 @@ fn plain(turn: &Turn) -> Value {
 
 #[test]
 fn an_answer_comes_back_as_it_went() {
-    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&choices(), |choices| {
         let turn = turn(&choices);
         let bytes = encoded_stream(&head(), &turn);
@@ -553,7 +553,7 @@ fn an_answer_comes_back_as_it_went() {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 500, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn any_body_is_taken_or_refused(

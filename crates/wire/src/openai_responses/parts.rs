@@ -45,9 +45,9 @@ pub(super) fn is_reasoning(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "reasoning") || value.get("summary").is_some_and(Value::is_array)
 }
 
-/// Whether a native value is an item in this protocol's form.
+/// Whether a native value is an item in this protocol's form; a bare id refers to one.
 pub(super) fn is_item(value: &Value) -> bool {
-    value.get("type").is_some_and(Value::is_string)
+    ["type", "id"].iter().any(|key| value.get(key).is_some_and(Value::is_string))
 }
 
 /// What only the provider understands of a message: its id, its phase and what is unknown.

@@ -1,7 +1,7 @@
 //! From a client's request to a request of ours.
 
 use super::parts::{call_native, decode_parts, message_head, native, rest, text_native, thought, whole_body, word};
-use super::tools::{ADDITIONAL, ClientTools, Tools, custom_arguments};
+use super::tools::{ADDITIONAL, ClientTools, HELD, Tools, custom_arguments, is_found};
 use crate::envelope;
 use crate::request::{DecodedRequest, RequestError};
 use placet_core::item::Reasoning;
@@ -382,6 +382,10 @@ impl<'a> Items<'a> {
                 Ok(())
             }
             _ => {
+                if is_found(item) {
+                    let list = map.get("tools").unwrap_or(&Value::Null);
+                    tools.take(list, &format!("{place}.tools"), Some(HELD), self.provider)?;
+                }
                 let body = whole_body(self.provider, item);
                 let origin = if matches!(body, ItemBody::HostedCall(_)) { Origin::Model } else { Origin::User };
                 self.push(origin, body);

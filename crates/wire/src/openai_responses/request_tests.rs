@@ -352,3 +352,22 @@ fn the_older_name_of_a_field_stays() {
     expected["user"] = "u2".into();
     assert_eq!(onto(&body, &request, &edited), expected);
 }
+
+#[test]
+fn tools_that_the_client_found_are_declared_by_it() {
+    let found = json!({"type": "tool_search_output", "call_id": "s", "execution": "client", "status": "completed", "tools": [
+        {"type": "function", "name": "get_rate", "description": "Rates.", "parameters": {"type": "object", "properties": {}}},
+        {"type": "namespace", "name": "crm", "description": "", "tools": [{"type": "function", "name": "find", "description": "", "parameters": {"type": "object", "properties": {}}}]}]});
+    let body = json!({"model": "m", "tools": [{"type": "tool_search", "execution": "client"}], "input": [
+        {"type": "tool_search_call", "call_id": "s", "execution": "client", "status": "completed", "arguments": {"q": "rate"}},
+        found, found,
+        {"type": "function_call", "call_id": "c", "name": "find", "namespace": "crm", "arguments": "{}"}]});
+    let request = decode(&body);
+    assert_eq!(request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["get_rate", "crm__find"]);
+    assert!(matches!(&request.items[3].body, ItemBody::ToolCall(call) if call.name.as_str() == "crm__find"));
+    assert_eq!(onto(&body, &request, &request), body);
+    // They stand where they were found, and nowhere else.
+    let fresh = encode_request(&request, &Dialect { stream: false, ..Dialect::new(own()) }).unwrap();
+    let fresh: Value = serde_json::from_slice(&fresh.body).unwrap();
+    assert_eq!((fresh["tools"].as_array().unwrap().len(), &fresh["input"][1]), (1, &body["input"][1]));
+}

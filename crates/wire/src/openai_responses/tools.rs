@@ -16,6 +16,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Where the native value of a tool says which item of the conversation brought it: the how-manieth of its kind.
 pub(super) const ADDITIONAL: &str = "additional_tools";
+/// The number of tools that an item of another kind brought, which is always written as it came.
+pub(super) const HELD: usize = usize::MAX;
 /// Where the native value of a tool holds the namespace it stands in: an object with `name` and what else it has.
 const NAMESPACE: &str = "namespace";
 
@@ -97,6 +99,11 @@ impl Tools {
             parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}))
         };
         let mut name = bare.to_owned();
+        let full = space.map_or_else(|| bare.to_owned(), |(space, _)| format!("{space}__{bare}"));
+        // What was found twice is one tool.
+        if additional == Some(HELD) && self.functions.iter().any(|tool| tool.name.as_str() == full) {
+            return Ok(());
+        }
         if let Some((space_name, space)) = space {
             name = free_name(space_name, bare, |name| self.functions.iter().any(|tool| tool.name.as_str() == name));
             value.insert(NAMESPACE.into(), Value::Object(space.clone()));
@@ -259,6 +266,11 @@ fn open_schema(schema: &mut Value) {
     }
 }
 
+/// Whether an item holds tools that the client found when the model searched for some: they are declared by it.
+pub(super) fn is_found(item: &Value) -> bool {
+    item["type"] == "tool_search_output" && item["execution"] == "client"
+}
+
 /// What a client calls the tools that it declared: for writing calls of them in its own words.
 #[derive(Debug, Default)]
 pub(super) struct ClientTools(HashMap<String, ClientTool>);
@@ -276,7 +288,7 @@ impl ClientTools {
     pub(super) fn of(body: Option<&Value>) -> Self {
         let Some(body) = body else { return ClientTools::default() };
         let in_items = body.get("input").and_then(Value::as_array).into_iter().flatten();
-        let lists = std::iter::once(body).chain(in_items.filter(|item| item["type"] == ADDITIONAL));
+        let lists = std::iter::once(body).chain(in_items.filter(|item| item["type"] == ADDITIONAL || is_found(item)));
         let (mut found, mut names) = (HashMap::new(), HashSet::new());
         for tool in lists.filter_map(|place| place.get("tools")?.as_array()).flatten().filter_map(Value::as_object) {
             let space = word(tool, "name").filter(|_| word(tool, "type") == Some("namespace"));
@@ -285,8 +297,12 @@ impl ClientTools {
             for tool in if space.is_some() { inner } else { vec![tool] } {
                 let said = tool.get("function").and_then(Value::as_object).unwrap_or(tool);
                 let Some(bare) = word(said, "name") else { continue };
-                let name =
-                    space.map_or_else(|| bare.to_owned(), |space| free_name(space, bare, |name| names.contains(name)));
+                let is_taken = |name: &str| {
+                    let known: Option<&ClientTool> = found.get(name);
+                    // The same tool again is no other one.
+                    names.contains(name) && known.is_none_or(|known| known.namespace.as_deref() != space)
+                };
+                let name = space.map_or_else(|| bare.to_owned(), |space| free_name(space, bare, is_taken));
                 let is_custom = word(tool, "type") == Some("custom");
                 if space.is_some() || is_custom {
                     let namespace = space.map(str::to_owned);
