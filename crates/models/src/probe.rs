@@ -258,7 +258,7 @@ mod tests {
         let found = probed(json!([{"text": "no"}, {"text": "no"}])).await;
         keep(&store, &tenant, &model, &found).await.unwrap();
         assert_eq!(kept(&store, &tenant, &model).await.unwrap(), Some(found.clone()));
-        assert_eq!(all_kept(&store, &tenant).await.unwrap(), [found.clone()]);
+        assert_eq!(all_kept(&store, &tenant).await.unwrap(), std::slice::from_ref(&found));
         let lookup: crate::Lookup = Arc::new(|_| None);
         let options = crate::AdapterOptions::of_vendor(crate::vendor::vendor("vllm").unwrap(), &lookup).unwrap();
         let mut profile = options.profile("m");

@@ -95,7 +95,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether a chunked body had its end.
+    /// Whether the body had its end.
     pub(crate) is_whole: bool,
 }
 
@@ -106,7 +106,9 @@ impl Answer {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
         let mut rest = &all[end..];
         if !head.contains("transfer-encoding: chunked") {
-            return Answer { status, head, body: rest.to_vec(), is_whole: true };
+            let declared = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+            let is_whole = declared.is_none_or(|length: usize| length == rest.len());
+            return Answer { status, head, body: rest.to_vec(), is_whole };
         }
         let mut body = Vec::new();
         let mut is_whole = false;

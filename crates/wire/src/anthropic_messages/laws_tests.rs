@@ -355,7 +355,7 @@ fn folded(request: &TurnRequest, omitted: &[String], is_bypassed: bool) -> Value
                 } else if !parts.is_empty() || message.native.is_some() {
                     bodies.push(json!({"role": message.role.as_str(), "parts": parts, "native": message.native}));
                 }
-                at_start &= message.role == Role::System && parts_are_none(message);
+                at_start &= parts_are_none(message);
             }
             ItemBody::ToolCall(call) => {
                 at_start = false;
