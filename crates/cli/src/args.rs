@@ -68,6 +68,9 @@ pub(crate) enum Command {
     Board(BoardCommand),
     /// Show the tools that an agent would be handed, in any provider's form
     Tools(ToolsArgs),
+    /// Models: which there are, what they can and cost, and how they call tools
+    #[command(subcommand)]
+    Models(ModelsCommand),
     /// Look at this machine: store, models, sandbox
     Doctor(DoctorArgs),
     /// Serve models to any client: a gateway that speaks every provider's protocol
@@ -161,10 +164,10 @@ pub(crate) struct LimitArgs {
     /// Tokens, input and output together
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<u64>,
-    /// US dollars; needs a price
+    /// US dollars; needs a price, from the catalog or from --price
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<String>,
-    /// US dollars per million tokens: input,output or input,output,cached-input
+    /// US dollars per million tokens: input,output or input,output,cached-input [default: what is known of the model]
     #[arg(long, value_name = "PRICES")]
     pub(crate) price: Option<String>,
 }
@@ -249,6 +252,61 @@ pub(crate) enum ToolForm {
     OpenaiChat,
     Gemini,
     Mcp,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelsCommand {
+    /// List the models that are known, or those that a server says it has
+    List {
+        /// Only those of this provider
+        #[arg(long, short, value_name = "PROVIDER")]
+        provider: Option<String>,
+        /// Ask the provider's server, in place of the catalog
+        #[arg(long, requires = "provider")]
+        server: bool,
+        /// Also those that make no answers (embeddings, pictures, sounds), and those that are gone
+        #[arg(long)]
+        all: bool,
+        /// The base URL of the provider's server
+        #[arg(long, value_name = "URL", requires = "provider")]
+        base_url: Option<String>,
+    },
+    /// Show what is known of a model: life, limits, what it can and what it refuses
+    Show {
+        /// The model, for example openai:gpt-5.4
+        #[arg(value_name = "REF")]
+        model: String,
+    },
+    /// Show what a model costs, and reckon a cost
+    Price {
+        /// The model, for example openai:gpt-5.4
+        #[arg(value_name = "REF")]
+        model: String,
+        /// Reckon with so many tokens of input
+        #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+        input: u64,
+        /// … read from a cache
+        #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+        cached: u64,
+        /// … written to a cache
+        #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+        cache_write: u64,
+        /// … of output
+        #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+        output: u64,
+        /// … served by this tier: batches, flex, priority …
+        #[arg(long, value_name = "TIER")]
+        tier: Option<String>,
+    },
+    /// Ask a model how it calls tools (one or two short questions, which may cost something), and keep the answer
+    Probe {
+        /// The model, for example ollama:llama3.2
+        #[arg(value_name = "REF")]
+        model: String,
+        /// The base URL of its server
+        #[arg(long, value_name = "URL")]
+        base_url: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

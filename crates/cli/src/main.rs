@@ -67,6 +67,7 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Audit(command) => commands::audit::audit(&house, command).await,
         Command::Board(command) => commands::board::board(&house, command).await,
         Command::Tools(args) => commands::tools::tools(&house, args).await,
+        Command::Models(command) => commands::models::models(&house, command).await,
         Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
         Command::Serve(args) => commands::serve::serve(&house, args).await,
         Command::Check(args) => commands::check::check(&house, args),

@@ -5,10 +5,14 @@ use crate::failure::{Code, Failure};
 use crate::house::House;
 use crate::output::printable;
 use crate::vars;
-use placet_core::{Diagnose, ProviderError};
+use placet_core::{Diagnose, ModelPrice, ProviderError};
 use placet_models::vendor_base_url;
-use placet_models::{Lookup, ModelRef, Providers, SharedProvider, choose as choose_model, vendor::vendor};
+use placet_models::{
+    Catalog, Lookup, ModelRef, PriceBook, ProfileRules, Providers, SharedProvider, UserPrices, choose as choose_model,
+    vendor::vendor,
+};
 use placet_net::{Client, ClientOptions, ProxySettings, Url};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The model of a run.
@@ -19,10 +23,12 @@ pub(crate) struct Target {
     pub(crate) base_url: Option<String>,
     /// What to tell about the choice, where nobody made it.
     pub(crate) note: Option<String>,
+    /// What it costs, where that is known and was asked for.
+    pub(crate) rates: Option<Arc<ModelPrice>>,
 }
 
 /// What is asked where the command line names no model: the environment, then a local Ollama, then `offline`.
-pub(crate) async fn choose(house: &House, args: &ModelArgs) -> Result<Target, Failure> {
+pub(crate) async fn choose(house: &House, args: &ModelArgs, needs_rates: bool) -> Result<Target, Failure> {
     let named = args.model.clone().or_else(|| vars::var(vars::PLACET_MODEL));
     let flag = named.as_deref();
     let found = Found::new(house, named_provider(flag).as_deref(), args.base_url.as_deref())?;
@@ -43,7 +49,9 @@ pub(crate) async fn choose(house: &House, args: &ModelArgs) -> Result<Target, Fa
         printable(&note)
     });
     let base_url = base_url(chosen.reference.provider.as_str(), &found.lookup)?;
-    Ok(Target { model: model_name(&chosen.reference), provider, base_url, note })
+    let model = model_name(&chosen.reference);
+    let rates = if needs_rates { prices(house)?.price(&chosen.reference).map(|(rates, _)| rates) } else { None };
+    Ok(Target { model, provider, base_url, note, rates })
 }
 
 /// The provider of a run that is resumed.
@@ -64,7 +72,12 @@ impl Found {
         let lookup = lookup(provider, base_url)?;
         let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
         let client = Client::new(ClientOptions::default().proxies(proxies), house.env.clone())?;
-        let providers = Providers::standard(&client, &lookup).map_err(|problems| wiring(&problems))?;
+        let (catalog, rules) = (catalog(house)?, rules(house)?);
+        let providers = Providers::standard_with(&client, &lookup, |options| {
+            options.catalog = catalog.clone();
+            options.rules.clone_from(&rules);
+        });
+        let providers = providers.map_err(|problems| wiring(&problems))?;
         Ok(Found { lookup, client, providers })
     }
 
@@ -75,6 +88,48 @@ impl Found {
                 .hint(format!("known are {}", known.join(", ")))
         })
     }
+}
+
+/// The catalog of models that counts here; none for the one that the program brings along.
+///
+/// It is read only where somebody asks for it.
+pub(crate) fn catalog(house: &House) -> Result<Option<Arc<Catalog>>, Failure> {
+    if vars::var(vars::PLACET_CATALOG).is_some_and(|said| said.eq_ignore_ascii_case("off")) {
+        return Ok(Some(Arc::new(Catalog::empty())));
+    }
+    let Some((path, text)) = own_file(house, vars::PLACET_CATALOG, "catalog.json")? else { return Ok(None) };
+    Catalog::parse(&text).map(|catalog| Some(Arc::new(catalog))).map_err(|error| misread(&path, &error))
+}
+
+/// What the user says that models can.
+fn rules(house: &House) -> Result<Option<Arc<ProfileRules>>, Failure> {
+    let Some((path, text)) = own_file(house, vars::PLACET_PROFILES, "profiles.json")? else { return Ok(None) };
+    ProfileRules::parse(&text).map(|rules| Some(Arc::new(rules))).map_err(|error| misread(&path, &error))
+}
+
+/// What models cost: what the user says, else the catalog.
+pub(crate) fn prices(house: &House) -> Result<PriceBook, Failure> {
+    let mut book = catalog(house)?.map_or_else(PriceBook::bundled, PriceBook::of_catalog);
+    if let Some((path, text)) = own_file(house, vars::PLACET_PRICES, "prices.json")? {
+        let user: UserPrices = serde_json::from_str(&text).map_err(|error| misread(&path, &error))?;
+        book.take_in(user).map_err(|error| misread(&path, &error))?;
+    }
+    Ok(book)
+}
+
+/// The file that a variable names, else the one of this name in the home folder, if there is one.
+fn own_file(house: &House, variable: &str, name: &str) -> Result<Option<(PathBuf, String)>, Failure> {
+    let named = vars::var(variable).map(PathBuf::from);
+    let path = named.clone().unwrap_or_else(|| house.home.join(name));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(misread(&path, &error)),
+    }
+}
+
+fn misread(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::Usage, format!("{}: {error}", path.display()))
 }
 
 /// Some providers have but one model and no name for it.

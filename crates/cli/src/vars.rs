@@ -8,6 +8,12 @@ pub(crate) const PLACET_STORE: &str = "PLACET_STORE";
 pub(crate) const PLACET_CONFIG: &str = "PLACET_CONFIG";
 /// The model to ask. The same as `--model`.
 pub(crate) const PLACET_MODEL: &str = "PLACET_MODEL";
+/// A catalog of models in place of the one that the program brings along; `off` for none: usage without cost.
+pub(crate) const PLACET_CATALOG: &str = "PLACET_CATALOG";
+/// What models cost, before the catalog.
+pub(crate) const PLACET_PRICES: &str = "PLACET_PRICES";
+/// What models can, before what is known of them.
+pub(crate) const PLACET_PROFILES: &str = "PLACET_PROFILES";
 /// Set to anything but nothing: no colours (see no-color.org).
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 /// The platform's folder for data of programs, on Linux.

@@ -11,7 +11,7 @@
 //!
 //! Prices are in the form of [`ModelPrice`]. Only `id` and `provider` are needed; what is not known is kept and passed over.
 
-use placet_core::{ModelPrice, ProviderId, Timestamp};
+use placet_core::{ModelPrice, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap};
@@ -230,12 +230,6 @@ impl Catalog {
                 exact(&format!("ft:{tuned}")).or_else(|| exact(tuned))
             })
             .or_else(|| exact(undated(name)?))
-    }
-
-    /// What is known of a model of this provider, for providers and their catalogs have other names at times.
-    #[must_use]
-    pub fn of(&self, provider: &ProviderId, model: &str) -> Option<&Arc<CatalogModel>> {
-        self.find(provider.as_str(), model)
     }
 }
 

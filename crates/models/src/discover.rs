@@ -121,7 +121,8 @@ pub async fn choose(
             Err(_) => offline(),
         },
     };
-    for row in VENDORS.iter().filter(|row| row.id != reference.provider.as_str() && row.is_key_required) {
+    let others = VENDORS.iter().filter(|row| row.variant_of.is_none() && row.id != reference.provider.as_str());
+    for row in others.filter(|row| row.is_key_required) {
         let is_set = |name: &&&str| lookup(name).is_some_and(|value| !value.trim().is_empty());
         if let Some(name) = row.key_variables.iter().find(is_set) {
             notes.push(format!("{name} is set: --model {}:NAME uses a model of {}", row.id, row.name));

@@ -34,7 +34,7 @@ pub use credential::{Credential, Lookup};
 pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
 pub use offline::Offline;
-pub use prices::{Markup, PriceBook, PriceSource};
+pub use prices::{Markup, PriceBook, PriceSource, UserPrices};
 pub use probe::{Probe, ToolAnswer};
 pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, Profile, ProfileRules};
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};

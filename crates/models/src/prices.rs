@@ -5,7 +5,8 @@
 //! cost to the provider; nothing.
 
 use crate::catalog::Catalog;
-use crate::reference::ModelRef;
+use crate::reference::{InvalidModelRef, ModelRef};
+use crate::vendor::vendor;
 use indexmap::IndexMap;
 use placet_core::{Circumstances, ModelPrice, Money, Usage};
 use rust_decimal::{Decimal, RoundingStrategy};
@@ -22,14 +23,48 @@ pub enum PriceSource {
     Catalog,
 }
 
+/// What a user says that models cost, in a file:
+///
+/// ```json
+/// {"costs": {"openai:gpt-x": {"input": "2", "output": "8"}},
+///  "billed": {"openai:gpt-x": {"input": "4", "output": "16"}},
+///  "markup": {"multiplier": "1.2", "round_to": 4}}
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UserPrices {
+    /// What models cost, by reference.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub costs: IndexMap<String, ModelPrice>,
+    /// What is billed for them.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub billed: IndexMap<String, ModelPrice>,
+    /// What is billed for the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub markup: Option<Markup>,
+}
+
 /// Prices of models, by reference.
 #[derive(Clone, Debug, Default)]
 pub struct PriceBook {
     own: IndexMap<ModelRef, Arc<ModelPrice>>,
     billed: IndexMap<ModelRef, Arc<ModelPrice>>,
     markup: Option<Markup>,
-    catalog: Option<Arc<Catalog>>,
+    catalog: Facts,
 }
+
+/// Where prices come from that nobody registered.
+#[derive(Clone, Debug, Default)]
+enum Facts {
+    #[default]
+    None,
+    /// The bundled catalog, which is read only where it knows the provider.
+    Bundled,
+    Given(Arc<Catalog>),
+}
+
+/// Whose prices the bundled catalog knows.
+const KNOWN: [&str; 4] = ["openai", "anthropic", "google", "xai"];
 
 impl PriceBook {
     /// Knows no price: usage without cost.
@@ -41,7 +76,28 @@ impl PriceBook {
     /// Takes prices from a catalog where nobody registered one.
     #[must_use]
     pub fn of_catalog(catalog: Arc<Catalog>) -> Self {
-        PriceBook { catalog: Some(catalog), ..PriceBook::default() }
+        PriceBook { catalog: Facts::Given(catalog), ..PriceBook::default() }
+    }
+
+    /// Takes prices from the bundled catalog where nobody registered one.
+    #[must_use]
+    pub fn bundled() -> Self {
+        PriceBook { catalog: Facts::Bundled, ..PriceBook::default() }
+    }
+
+    /// Takes in what a user says.
+    ///
+    /// # Errors
+    /// [`InvalidModelRef`] for a name that is no reference.
+    pub fn take_in(&mut self, user: UserPrices) -> Result<(), InvalidModelRef> {
+        for (reference, price) in user.costs {
+            self.set(ModelRef::parse(&reference)?, price);
+        }
+        for (reference, price) in user.billed {
+            self.set_billed(ModelRef::parse(&reference)?, price);
+        }
+        self.markup = user.markup.or(self.markup.take());
+        Ok(())
     }
 
     /// Registers what a model costs; it comes before the catalog.
@@ -65,8 +121,15 @@ impl PriceBook {
         if let Some(own) = self.own.get(model) {
             return Some((own.clone(), PriceSource::User));
         }
-        let known = self.catalog.as_ref()?.of(&model.provider, &model.model)?;
-        Some((known.prices.clone()?, PriceSource::Catalog))
+        // Another protocol of the same vendor costs the same; another vendor's offer of its models may not.
+        let provider = model.provider.as_str();
+        let payee = vendor(provider).and_then(|row| row.variant_of).unwrap_or(provider);
+        let catalog = match &self.catalog {
+            Facts::Given(catalog) => catalog.clone(),
+            Facts::Bundled if KNOWN.contains(&payee) => Catalog::bundled(),
+            _ => return None,
+        };
+        Some((catalog.find(payee, &model.model)?.prices.clone()?, PriceSource::Catalog))
     }
 
     /// What one turn costs; nothing where that is not known.
@@ -162,6 +225,10 @@ mod tests {
         book.set_billed(model.clone(), rates("100"));
         assert_eq!(book.billable(&model, &turns).unwrap().to_string(), "$200");
         assert_eq!(book.price(&ModelRef::new("openai", "no-such")), None);
+        let bundled = PriceBook::bundled();
+        let knows = |provider: &str, name: &str| bundled.price(&ModelRef::new(provider, name)).is_some();
+        assert!(knows("openai-chat", "gpt-5.4") && knows("xai", "grok-4.7") && knows("google", "gemini-3.8-flash"));
+        assert!(!knows("azure", "gpt-5.4") && !knows("ollama", "llama") && !knows("vertex", "gemini-3.8-flash"));
     }
 
     #[test]
@@ -174,6 +241,19 @@ mod tests {
         {
             assert_eq!(markup.on(Money::parse(cost).unwrap()).to_string(), wanted, "{cost}");
         }
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_taken_in() {
+        let text = r#"{"costs": {"gpt-5.4": {"input": "1"}, "own:m": {"input": "2", "*us": "1.1"}}, "markup": {"multiplier": "3"}}"#;
+        let mut book = PriceBook::of_catalog(Catalog::bundled());
+        book.take_in(serde_json::from_str(text).unwrap()).unwrap();
+        assert_eq!(book.price(&ModelRef::new("openai", "gpt-5.4")).unwrap().1, PriceSource::User);
+        let billed = book.billable(&ModelRef::new("own", "m"), &[used(1_000_000)]);
+        assert_eq!(billed.unwrap().to_string(), "$6");
+        assert!(serde_json::from_str::<UserPrices>(r#"{"cost": {}}"#).is_err());
+        let nameless = UserPrices { costs: [("nonsense".to_owned(), rates("1"))].into(), ..UserPrices::default() };
+        assert!(PriceBook::new().take_in(nameless).is_err());
     }
 
     proptest! {

@@ -52,11 +52,24 @@ impl Providers {
     /// # Errors
     /// All base URLs that are none, each with the variable that holds it.
     pub fn standard(client: &Client, lookup: &Lookup) -> Result<Self, Vec<ProviderError>> {
+        Providers::standard_with(client, lookup, |_| {})
+    }
+
+    /// As [`Providers::standard`], with a change of each vendor's options: another catalog, rules of the user's, timeouts.
+    ///
+    /// # Errors
+    /// As [`Providers::standard`].
+    pub fn standard_with(
+        client: &Client,
+        lookup: &Lookup,
+        change: impl Fn(&mut AdapterOptions),
+    ) -> Result<Self, Vec<ProviderError>> {
         let mut providers = Providers::local();
         let mut problems = Vec::new();
         for vendor in VENDORS {
             match AdapterOptions::of_vendor(vendor, lookup) {
-                Ok(options) => {
+                Ok(mut options) => {
+                    change(&mut options);
                     providers.register(Adapter::new(options, client.clone()));
                     vendor.aliases.iter().for_each(|alias| providers.alias(*alias, vendor.id));
                 }

@@ -47,7 +47,7 @@ impl Finding {
 
 pub(crate) async fn doctor(house: &House, args: &DoctorArgs) -> Done {
     let mut findings = vec![Finding::new("version", State::Good, env!("CARGO_PKG_VERSION")), store(house).await];
-    findings.push(match models::choose(house, &args.model).await {
+    findings.push(match models::choose(house, &args.model, false).await {
         Ok(target) => {
             let text = format!("`placet run` asks {}:{}", target.provider.id(), target.model);
             Finding::new("model", State::Good, text)
@@ -117,7 +117,7 @@ async fn store(house: &House) -> Finding {
 fn keys() -> Vec<Finding> {
     let mut findings = Vec::new();
     let lookup: placet_models::Lookup = std::sync::Arc::new(|name: &str| vars::var(name));
-    for row in VENDORS.iter().filter(|row| !row.key_variables.is_empty()) {
+    for row in VENDORS.iter().filter(|row| row.variant_of.is_none() && !row.key_variables.is_empty()) {
         if let Some(name) = row.key_variables.iter().find(|name| vars::var(name).is_some()) {
             let (url, said_by) = vendor_base_url(row, &lookup);
             let whom = if said_by.is_some() { format!("the server at {url}") } else { row.name.to_owned() };

@@ -5,6 +5,7 @@ pub(crate) mod board;
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod keys;
+pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;

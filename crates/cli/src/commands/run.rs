@@ -12,6 +12,8 @@ use crate::render::{Render, millis};
 use placet_core::event::EventBody;
 use placet_core::turn::Controls;
 use placet_core::{Cursor, Limits, Money, Price, RunId};
+use placet_models::ModelRef;
+use placet_models::probe::kept;
 use placet_observe::{Ending, events_between};
 use placet_runtime::{RunHandle, RunResult, Runtime, RuntimeError};
 use placet_store::SharedStore;
@@ -33,14 +35,26 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
     let (limits, price) = limits(&args.limits)?;
     let mut launch = Launch::new(&args.grants)?;
     let grants = launch.grants(house)?;
-    let target = models::choose(house, &args.model).await?;
+    let target = models::choose(house, &args.model, price.is_none()).await?;
+    if limits.cost.is_some() && price.is_none() && target.rates.is_none() {
+        return Err(Failure::new(
+            Code::Usage,
+            format!("--max-cost needs a price to reckon with, and none is known of {}", target.model),
+        )
+        .hint("give the model's prices per million tokens, for example --price 2,10"));
+    }
     launch.base_url = target.base_url;
     if let Some(why) = &target.note
         && !house.output.json
     {
         house.output.note(why);
     }
-    let program = program(house, house.open_store().await?);
+    let store = house.open_store().await?;
+    let asked = ModelRef::new(target.provider.id().clone(), target.model.clone());
+    if let Some(probe) = kept(&*store, &house.tenant, &asked).await? {
+        target.provider.learn(&target.model, &probe);
+    }
+    let program = program(house, store);
     let mut builder = program
         .runtime
         .run((target.provider, target.model))
@@ -48,6 +62,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
         .controls(controls(&args.model))
         .limits(limits)
         .price(price)
+        .rates(target.rates)
         .launch(launch.to_map());
     if let Some(id) = id {
         builder = builder.id(id);
@@ -221,10 +236,6 @@ fn limits(args: &LimitArgs) -> Result<(Limits, Option<Price>), Failure> {
     let price = args.price.as_deref().map(price).transpose()?;
     let cost = args.max_cost.as_deref().map(Money::parse).transpose();
     let cost = cost.map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
-    if cost.is_some() && price.is_none() {
-        return Err(Failure::new(Code::Usage, "--max-cost needs a price to reckon with")
-            .hint("give the model's prices per million tokens, for example --price 2,10"));
-    }
     let default = Limits::default();
     let limits = Limits {
         rounds: args.max_rounds.unwrap_or(default.rounds),
@@ -270,13 +281,5 @@ mod tests {
         for text in ["", "2", "2,", "a,b", "1,2,3,4", "-1,2"] {
             assert_eq!(price(text).expect_err(text).code, Code::Usage);
         }
-    }
-
-    #[test]
-    fn a_limit_on_money_needs_a_price() {
-        let args = LimitArgs { max_cost: Some("1".into()), ..LimitArgs::default() };
-        assert!(limits(&args).expect_err("no price").message.unwrap().contains("price"));
-        let args = LimitArgs { price: Some("1,2".into()), ..args };
-        assert_eq!(limits(&args).expect("fits").0.cost, Some(Money::parse("1").unwrap()));
     }
 }

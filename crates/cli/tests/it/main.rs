@@ -5,5 +5,6 @@
 mod bench;
 mod grants;
 mod killed;
+mod models;
 mod offline;
 mod runs;

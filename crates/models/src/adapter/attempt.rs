@@ -7,7 +7,7 @@ use super::reading::{Reading, name_request};
 use crate::provider::{AskContext, TurnStream};
 use futures_util::StreamExt;
 use placet_core::event::RetryStarted;
-use placet_core::{ProviderError, Redactor, Secret, TurnEvent};
+use placet_core::{ProviderError, ProviderId, Redactor, Secret, TurnEvent};
 use placet_net::{Attempt, NetError, Request, Response, Retryable, Retrying, Verdict, classify, retry_after};
 use placet_wire::openai_chat::decode_page;
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Asked<'_> {
             Err(error) => return Err(self.failure(&error)),
         };
         if !response.status.is_success() {
-            let (error, verdict) = self.refused(response).await;
+            let (error, verdict) = refused(provider, self.key.as_ref(), self.context, response).await;
             return Err(Failure::Provider(Box::new(error), verdict));
         }
         let request_id = placet_wire::request_id(&response.headers);
@@ -144,19 +144,6 @@ impl Asked<'_> {
         Failure::Provider(Box::new(self.net_error(error)), error.verdict())
     }
 
-    /// An answer with an error's status.
-    pub(super) async fn refused(&self, response: Response) -> (ProviderError, Verdict) {
-        let (status, headers) = (response.status, response.headers.clone());
-        let body = response.excerpt(ERROR_BYTES).await;
-        let now = self.context.env.now();
-        let clean = self.redactor().redact_bytes(&body.bytes).into_owned();
-        let mut error = placet_wire::decode_error(&self.adapter.options.id, status.as_u16(), &headers, &clean);
-        let wait = retry_after(&headers, Some(&body.bytes), now);
-        error.retry_after_ms = wait.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-        let verdict = classify(status, &headers, Some(&body.bytes), now);
-        (self.redacted(error), verdict)
-    }
-
     /// An error before the first event of an answer whose status was good.
     fn early(&self, mut error: ProviderError, request_id: Option<String>) -> Failure {
         error.request_id = error.request_id.or(request_id);
@@ -167,4 +154,23 @@ impl Asked<'_> {
         };
         Failure::Provider(Box::new(self.redacted(error)), verdict)
     }
+}
+
+/// An answer with an error's status.
+pub(super) async fn refused(
+    provider: &ProviderId,
+    key: Option<&Secret>,
+    context: &AskContext,
+    response: Response,
+) -> (ProviderError, Verdict) {
+    let (status, headers) = (response.status, response.headers.clone());
+    let body = response.excerpt(ERROR_BYTES).await;
+    let now = context.env.now();
+    let redactor = redactor(key);
+    let clean = redactor.redact_bytes(&body.bytes).into_owned();
+    let mut error = placet_wire::decode_error(provider, status.as_u16(), &headers, &clean);
+    let wait = retry_after(&headers, Some(&body.bytes), now);
+    error.retry_after_ms = wait.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+    let verdict = classify(status, &headers, Some(&body.bytes), now);
+    (redact(error, &redactor), verdict)
 }

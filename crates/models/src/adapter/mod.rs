@@ -1,6 +1,7 @@
 //! The one adapter: a protocol of `placet-wire` over [`placet_net`], to whatever server a row of data describes.
 
 mod attempt;
+mod dialects;
 mod failure;
 mod google;
 mod protocol;
@@ -9,20 +10,22 @@ mod reading;
 pub use google::GoogleAccount;
 pub use protocol::Protocol;
 
-use crate::catalog::Catalog;
+use crate::caches::{CacheRequest, CachedContent};
+use crate::catalog::{Catalog, CatalogModel};
 use crate::credential::{Credential, Lookup};
 use crate::probe::Probe;
 use crate::profile::{Profile, ProfileGround, ProfileRules};
 use crate::provider::{AskContext, ModelListing, ModelProvider, TurnStream, unsupported};
 use crate::reference::ModelRef;
-use crate::vendor::{Framing, KeyPlace, Quirk, Vendor, vendor_base_url};
+use crate::vendor::{Flavour, Framing, KeyPlace, Quirk, Vendor, segment, vendor_base_url};
 use async_trait::async_trait;
 use attempt::Asked;
 use failure::{ANSWER_BYTES, hint};
 use placet_core::embedding::{EmbeddingRequest, Embeddings};
-use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, TurnRequest};
+use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, Timestamp, TurnRequest};
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
-use protocol::Question;
+use placet_wire::gemini;
+use protocol::{Question, plain_headers};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,6 +45,10 @@ pub struct AdapterOptions {
     pub key: KeyPlace,
     /// How paths are made.
     pub framing: Framing,
+    /// In what its server differs from the protocol's own.
+    pub flavour: Flavour,
+    /// The version of the API that is asked for, where the protocol has several: Anthropic's `2023-06-01` and `2026-10-21`.
+    pub api_version: Option<String>,
     /// Headers of every request, none of them secret.
     pub headers: Vec<(String, String)>,
     /// Whose models of the catalog its models are; absent: nothing is known of them.
@@ -80,6 +87,8 @@ impl AdapterOptions {
             credential: Credential::None,
             key: KeyPlace::Bearer,
             framing: Framing::Plain,
+            flavour: Flavour::Plain,
+            api_version: None,
             headers: Vec::new(),
             family: None,
             catalog: None,
@@ -108,6 +117,9 @@ impl AdapterOptions {
         options.unset = vendor.unset(lookup);
         options.protocol = if is_elsewhere { vendor.elsewhere } else { vendor.protocol };
         options.framing = vendor.framing(lookup);
+        options.flavour = vendor.flavour;
+        options.api_version =
+            vendor.version_variable.and_then(|name| lookup(name)).filter(|said| !said.trim().is_empty());
         let names: Vec<String> = vendor.key_variables.iter().map(|name| (*name).to_owned()).collect();
         options.key = vendor.key;
         options.credential = match vendor.key {
@@ -141,18 +153,24 @@ impl AdapterOptions {
         }
     }
 
+    /// What the catalog knows of a model.
+    #[must_use]
+    pub fn known(&self, model: &str) -> Option<Arc<CatalogModel>> {
+        let family = self.family.as_deref()?;
+        self.catalog.clone().unwrap_or_else(Catalog::bundled).find(family, model).cloned()
+    }
+
     /// What is known of a model, and from which protocol, quirks and rules that follows.
     #[must_use]
     pub fn profile(&self, model: &str) -> Profile {
         let family = self.family.as_deref();
-        let catalog = family.map(|_| self.catalog.clone().unwrap_or_else(Catalog::bundled));
-        let known = family.zip(catalog.as_ref()).and_then(|(family, catalog)| catalog.find(family, model));
+        let known = self.known(model);
         let quirks: Vec<Quirk> = self.quirks_of(model).collect();
         let ground = ProfileGround {
             family: family.unwrap_or(self.id.as_str()),
             protocol: self.protocol,
             quirks: &quirks,
-            known: known.map(|known| &**known),
+            known: known.as_deref(),
             user: self.rules.as_deref(),
         };
         Profile::new(ModelRef::new(self.id.clone(), model), ground)
@@ -169,7 +187,14 @@ impl AdapterOptions {
 pub struct Adapter {
     options: AdapterOptions,
     client: Client,
-    profiles: Mutex<HashMap<String, Arc<Profile>>>,
+    profiles: Mutex<HashMap<String, Known>>,
+}
+
+/// What is known of a model.
+#[derive(Clone, Debug)]
+struct Known {
+    profile: Arc<Profile>,
+    model: Option<Arc<CatalogModel>>,
 }
 
 /// How many profiles are kept.
@@ -188,17 +213,17 @@ impl Adapter {
         &self.options
     }
 
-    fn known(&self, model: &str) -> Arc<Profile> {
+    fn known(&self, model: &str) -> Known {
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(profile) = profiles.get(model) {
-            return profile.clone();
+        if let Some(known) = profiles.get(model) {
+            return known.clone();
         }
-        let profile = Arc::new(self.options.profile(model));
+        let known = Known { profile: Arc::new(self.options.profile(model)), model: self.options.known(model) };
         if profiles.len() >= PROFILES {
             profiles.clear();
         }
-        profiles.insert(model.to_owned(), profile.clone());
-        profile
+        profiles.insert(model.to_owned(), known.clone());
+        known
     }
 
     fn request(
@@ -243,6 +268,11 @@ impl Adapter {
         failure::redact(failure::from_net(&self.options.id, error), &failure::redactor(key))
     }
 
+    /// Whether the server keeps contents under a name.
+    fn keeps_contents(&self) -> bool {
+        self.options.protocol == Protocol::Gemini && self.options.flavour != Flavour::Vertex
+    }
+
     /// Asks for something that is no turn, and gives the body of the answer.
     async fn fetch(
         &self,
@@ -252,15 +282,27 @@ impl Adapter {
         model: &str,
         context: &AskContext,
     ) -> Result<bytes::Bytes, ProviderError> {
+        let method = if body.is_some() { http::Method::POST } else { http::Method::GET };
+        self.send(method, path, body, headers, model, context).await
+    }
+
+    async fn send(
+        &self,
+        method: http::Method,
+        path: &str,
+        body: Option<&bytes::Bytes>,
+        headers: &[(String, String)],
+        model: &str,
+        context: &AskContext,
+    ) -> Result<bytes::Bytes, ProviderError> {
         let key = self.key(context).await?;
         let request = self.request(path, body, headers, key.as_ref());
-        let request = request.map_err(|error| self.net_error(key.as_ref(), &error))?;
+        let mut request = request.map_err(|error| self.net_error(key.as_ref(), &error))?;
+        request.method = method;
         let sent = self.client.send_retrying(request, &self.options.retry, &context.cancel, |_| {}).await;
         let response = sent.map_err(|error| self.net_error(key.as_ref(), &error))?;
         if !response.status.is_success() {
-            let question = Question::none(&self.options);
-            let asked = Asked { adapter: self, question: &question, key, context };
-            let (mut error, _) = asked.refused(response).await;
+            let (mut error, _) = attempt::refused(&self.options.id, key.as_ref(), context, response).await;
             hint(&mut error, model, &self.options);
             return Err(error);
         }
@@ -275,8 +317,9 @@ impl ModelProvider for Adapter {
     }
 
     async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
-        let checked = self.known(&request.model).check(&request)?;
-        let mut question = Question::new(&self.options, &checked.request)?;
+        let known = self.known(&request.model);
+        let checked = known.profile.check(&request)?;
+        let mut question = Question::new(&self.options, &checked.request, &known.profile, known.model.as_deref())?;
         question.omitted.splice(..0, checked.omitted);
         if let Some(observer) = &context.observer {
             question.omitted.iter().for_each(|omission| observer.omitted(omission));
@@ -300,24 +343,25 @@ impl ModelProvider for Adapter {
 
     async fn embed(&self, request: EmbeddingRequest, context: AskContext) -> Result<Embeddings, ProviderError> {
         let options = &self.options;
-        let Some(form) = options.protocol.embedding(&options.framing, &request.model) else {
-            return Err(unsupported(&options.id, &request.model, "embeddings", "its protocol has none"));
-        };
+        let protocol = options.protocol;
         let mut whole = Embeddings::default();
         let mut inputs = request.inputs.iter();
         loop {
-            let inputs: Vec<String> = inputs.by_ref().take(form.most).cloned().collect();
+            let inputs: Vec<String> = inputs.by_ref().take(protocol.most_embedded()).cloned().collect();
             if inputs.is_empty() && !whole.vectors.is_empty() {
                 return Ok(whole);
             }
             let wanted = inputs.len();
             let part = EmbeddingRequest { inputs, ..request.clone() };
-            let encoded = (form.encode)(&part)?;
+            let Some(encoded) = protocol.embedding(options, &part) else {
+                return Err(unsupported(&options.id, &request.model, "embeddings", "its protocol has none"));
+            };
+            let (path, encoded) = encoded?;
             if let (Some(observer), true) = (&context.observer, whole.vectors.is_empty()) {
                 encoded.omitted.iter().for_each(|omission| observer.omitted(&omission.to_string()));
             }
-            let body = self.fetch(&form.path, Some(&encoded.body), &[], &request.model, &context).await?;
-            let part = (form.decode)(&options.id, &body)?;
+            let body = self.fetch(&path, Some(&encoded.body), &[], &request.model, &context).await?;
+            let part = protocol.decode_embeddings(&options.id, &body)?;
             if part.vectors.len() != wanted {
                 let told = format!("{} vectors came for {wanted} texts", part.vectors.len());
                 return Err(ProviderError::new(ErrorKind::Protocol, options.id.clone(), told));
@@ -334,18 +378,69 @@ impl ModelProvider for Adapter {
         }
     }
 
+    async fn count_tokens(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<u64, ProviderError> {
+        let known = self.known(&request.model);
+        let checked = known.profile.check(&request)?;
+        let question = Question::counting(&self.options, &checked.request, &known.profile, known.model.as_deref())?;
+        let Some(question) = question else {
+            return Err(unsupported(&self.options.id, &request.model, "token counts", "its protocol has none"));
+        };
+        let body =
+            self.fetch(&question.path, Some(&question.body), &question.headers, &request.model, &context).await?;
+        question.decode_count(&body)
+    }
+
+    async fn create_cache(&self, request: CacheRequest, context: AskContext) -> Result<CachedContent, ProviderError> {
+        let model = &request.beginning.model;
+        if !self.keeps_contents() {
+            return Err(unsupported(
+                &self.options.id,
+                model,
+                "cached contents",
+                "the provider keeps none under a name",
+            ));
+        }
+        let known = self.known(model);
+        let dialects::Dialect::Gemini(dialect) =
+            dialects::Dialect::new(&self.options, model, &known.profile, known.model.as_deref())
+        else {
+            return Err(unsupported(&self.options.id, model, "cached contents", "its protocol has none"));
+        };
+        let seconds = request.ttl.map(|ttl| ttl.as_secs());
+        let encoded = gemini::encode_cached_content(&request.beginning, &dialect, seconds)?;
+        let body = self.fetch("cachedContents", Some(&encoded.body), &[], model, &context).await?;
+        let made = gemini::decode_cached_content(&self.options.id, &body)?;
+        Ok(CachedContent {
+            id: made.name,
+            expires: made.expires.as_deref().and_then(Timestamp::parse),
+            tokens: made.tokens,
+        })
+    }
+
+    async fn delete_cache(&self, id: &str, context: AskContext) -> Result<(), ProviderError> {
+        if !self.keeps_contents() {
+            return Err(unsupported(&self.options.id, id, "cached contents", "the provider keeps none under a name"));
+        }
+        let name = id.strip_prefix("cachedContents/").unwrap_or(id);
+        let path = format!("cachedContents/{}", segment(name));
+        self.send(http::Method::DELETE, &path, None, &[], "", &context).await.map(drop)
+    }
+
     fn profile(&self, model: &str) -> Option<Arc<Profile>> {
-        Some(self.known(model))
+        Some(self.known(model).profile)
     }
 
     fn learn(&self, model: &str, probe: &Probe) {
-        let mut profile = (*self.known(model)).clone();
+        let known = self.known(model);
+        let mut profile = (*known.profile).clone();
         profile.take_in(probe);
-        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), Arc::new(profile));
+        let known = Known { profile: Arc::new(profile), ..known };
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_owned(), known);
     }
 
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
-        let body = self.fetch(self.options.protocol.models_path(), None, &[], "", &context).await?;
+        let body =
+            self.fetch(self.options.protocol.models_path(), None, &plain_headers(&self.options), "", &context).await?;
         self.options.protocol.decode_models(&self.options.id, &body).map_err(|error| {
             let key = self.options.credential.resolve(&self.options.id).ok().flatten();
             failure::redact(error, &failure::redactor(key.as_ref()))
@@ -355,6 +450,8 @@ impl ModelProvider for Adapter {
 
 #[cfg(test)]
 mod google_tests;
+#[cfg(test)]
+mod state_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! The protocols, behind one set of calls.
 
 use super::AdapterOptions;
+use super::dialects::Dialect;
+use crate::catalog::CatalogModel;
+use crate::profile::Profile;
 use crate::provider::ModelListing;
-use crate::vendor::{Framing, Quirk};
+use crate::vendor::{Flavour, segment};
 use bytes::Bytes;
 use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ProviderError, ProviderId, TurnEvent, TurnRequest};
-use placet_wire::Encoded;
 use placet_wire::fields::FieldRule;
 use placet_wire::names::Names;
-use placet_wire::openai_chat;
+use placet_wire::openai_chat::ListedModel;
+use placet_wire::{Encoded, anthropic_messages, gemini, openai_chat, openai_responses};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -20,68 +23,112 @@ use std::fmt;
 pub enum Protocol {
     /// OpenAI Chat Completions.
     OpenaiChat,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Protocol::OpenaiChat => "openai_chat",
-        })
-    }
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Anthropic Messages.
+    AnthropicMessages,
+    /// Gemini's `generateContent`.
+    Gemini,
 }
 
 impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Protocol; 4] =
+        [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::Gemini];
+
+    /// Its name: `openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::OpenaiChat => "openai_chat",
+            Protocol::OpenaiResponses => "openai_responses",
+            Protocol::AnthropicMessages => "anthropic_messages",
+            Protocol::Gemini => "gemini",
+        }
+    }
+
     /// What it can say at all.
     pub(crate) fn fields(self) -> &'static [FieldRule] {
         match self {
             Protocol::OpenaiChat => openai_chat::FIELDS,
+            Protocol::OpenaiResponses => openai_responses::FIELDS,
+            Protocol::AnthropicMessages => anthropic_messages::FIELDS,
+            Protocol::Gemini => gemini::FIELDS,
         }
     }
 
-    /// The path, body and reader of a request for vectors; how many texts one may hold. None where the protocol has no such
-    /// request.
-    pub(super) fn embedding(self, framing: &Framing, model: &str) -> Option<Embedding> {
+    /// The path and body of a request for vectors; `None` where there is no such request.
+    pub(super) fn embedding(
+        self,
+        options: &AdapterOptions,
+        request: &EmbeddingRequest,
+    ) -> Option<Result<(String, Encoded), ProviderError>> {
+        Some(match self {
+            Protocol::OpenaiChat | Protocol::OpenaiResponses => openai_chat::encode_embedding_request(request)
+                .map(|encoded| (options.framing.embeddings_path(&request.model), encoded)),
+            Protocol::Gemini if options.flavour == Flavour::Vertex => return None,
+            Protocol::Gemini => {
+                let dialect = gemini::Dialect::gemini_api(options.id.clone());
+                gemini::encode_embedding_request(request, &dialect)
+                    .map(|encoded| (gemini_path(&request.model, "batchEmbedContents"), encoded))
+            }
+            Protocol::AnthropicMessages => return None,
+        })
+    }
+
+    /// How many texts one request for vectors may hold.
+    pub(super) fn most_embedded(self) -> usize {
         match self {
-            Protocol::OpenaiChat => Some(Embedding {
-                path: framing.embeddings_path(model),
-                most: 2048,
-                encode: openai_chat::encode_embedding_request,
-                decode: openai_chat::decode_embeddings,
-            }),
+            Protocol::Gemini => 100,
+            _ => 2048,
+        }
+    }
+
+    pub(super) fn decode_embeddings(self, provider: &ProviderId, body: &[u8]) -> Result<Embeddings, ProviderError> {
+        match self {
+            Protocol::Gemini => gemini::decode_embeddings(provider, body),
+            _ => openai_chat::decode_embeddings(provider, body),
         }
     }
 
     /// Where a server lists its models.
     pub(super) fn models_path(self) -> &'static str {
-        "models"
+        match self {
+            Protocol::AnthropicMessages => "models?limit=1000",
+            Protocol::Gemini => "models?pageSize=1000",
+            _ => "models",
+        }
     }
 
     pub(super) fn decode_models(self, provider: &ProviderId, body: &[u8]) -> Result<Vec<ModelListing>, ProviderError> {
-        match self {
-            Protocol::OpenaiChat => {
-                let models = openai_chat::decode_models(provider, body)?;
-                Ok(models
-                    .into_iter()
-                    .map(|model| ModelListing { id: model.id, description: model.description })
-                    .collect())
-            }
-        }
+        let models: Vec<ListedModel> = match self {
+            Protocol::OpenaiChat | Protocol::OpenaiResponses => openai_chat::decode_models(provider, body)?,
+            Protocol::AnthropicMessages => anthropic_messages::decode_models(provider, body)?,
+            Protocol::Gemini => gemini::decode_models(provider, body)?,
+        };
+        Ok(models.into_iter().map(|model| ModelListing { id: model.id, description: model.description }).collect())
     }
 }
 
-/// How vectors are asked for.
-pub(super) struct Embedding {
-    pub(super) path: String,
-    /// How many texts one request may hold.
-    pub(super) most: usize,
-    pub(super) encode: fn(&EmbeddingRequest) -> Result<Encoded, ProviderError>,
-    pub(super) decode: fn(&ProviderId, &[u8]) -> Result<Embeddings, ProviderError>,
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The path of a method of Gemini's for a model.
+pub(super) fn gemini_path(model: &str, method: &str) -> String {
+    match model.split_once('/') {
+        // Tuned ones stand elsewhere.
+        Some((place @ ("models" | "tunedModels"), name)) => format!("{place}/{}:{method}", segment(name)),
+        _ => format!("models/{}:{method}", segment(model)),
+    }
 }
 
 /// One turn as it is asked.
 pub(super) struct Question {
-    protocol: Protocol,
     provider: ProviderId,
+    dialect: Dialect,
     /// The path below the base URL.
     pub(super) path: String,
     pub(super) body: Bytes,
@@ -94,60 +141,140 @@ pub(super) struct Question {
 
 impl Question {
     /// Puts a request into the server's words.
-    pub(super) fn new(options: &AdapterOptions, request: &TurnRequest) -> Result<Self, ProviderError> {
-        let mut question = Question::none(options);
-        let quirks: Vec<Quirk> = options.quirks_of(&request.model).collect();
-        let encoded = match options.protocol {
-            Protocol::OpenaiChat => {
-                question.path = options.framing.chat_path(&request.model);
-                openai_chat::encode_request(request, &crate::vendor::chat_dialect(&options.id, &quirks))?
+    pub(super) fn new(
+        options: &AdapterOptions,
+        request: &TurnRequest,
+        profile: &Profile,
+        known: Option<&CatalogModel>,
+    ) -> Result<Self, ProviderError> {
+        let dialect = Dialect::new(options, &request.model, profile, known);
+        let (encoded, path) = match &dialect {
+            Dialect::Chat(dialect) => {
+                (openai_chat::encode_request(request, dialect)?, options.framing.chat_path(&request.model))
+            }
+            Dialect::Responses(dialect) => {
+                (openai_responses::encode_request(request, dialect)?, "responses".to_owned())
+            }
+            Dialect::Anthropic(dialect) => {
+                (anthropic_messages::encode_request(request, dialect)?, "messages".to_owned())
+            }
+            Dialect::Gemini(dialect) => {
+                let method = if dialect.stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+                (gemini::encode_request(request, dialect)?, gemini_path(&request.model, method))
             }
         };
-        question.body = encoded.body;
-        question.names = encoded.names;
-        question.omitted = encoded.omitted.iter().map(ToString::to_string).collect();
-        Ok(question)
+        Ok(Question {
+            provider: options.id.clone(),
+            headers: headers(&dialect, request),
+            dialect,
+            path,
+            body: encoded.body,
+            omitted: encoded.omitted.iter().map(ToString::to_string).collect(),
+            names: encoded.names,
+        })
     }
 
-    /// No turn at all.
-    pub(super) fn none(options: &AdapterOptions) -> Self {
-        Question {
-            protocol: options.protocol,
+    /// Asks how many tokens a request reads; `None` where the protocol has no such question.
+    pub(super) fn counting(
+        options: &AdapterOptions,
+        request: &TurnRequest,
+        profile: &Profile,
+        known: Option<&CatalogModel>,
+    ) -> Result<Option<Self>, ProviderError> {
+        let dialect = Dialect::new(options, &request.model, profile, known);
+        let (encoded, path) = match &dialect {
+            Dialect::Chat(_) => return Ok(None),
+            Dialect::Responses(dialect) => {
+                (openai_responses::encode_count_request(request, dialect)?, "responses/input_tokens".to_owned())
+            }
+            Dialect::Anthropic(dialect) => {
+                (anthropic_messages::encode_count_request(request, dialect)?, "messages/count_tokens".to_owned())
+            }
+            Dialect::Gemini(dialect) => {
+                (gemini::encode_count_request(request, dialect)?, gemini_path(&request.model, "countTokens"))
+            }
+        };
+        Ok(Some(Question {
             provider: options.id.clone(),
-            path: String::new(),
-            body: Bytes::new(),
-            headers: Vec::new(),
-            omitted: Vec::new(),
-            names: Names::default(),
+            headers: headers(&dialect, request),
+            dialect,
+            path,
+            body: encoded.body,
+            omitted: encoded.omitted.iter().map(ToString::to_string).collect(),
+            names: encoded.names,
+        }))
+    }
+
+    pub(super) fn decode_count(&self, body: &[u8]) -> Result<u64, ProviderError> {
+        match &self.dialect {
+            Dialect::Chat(_) | Dialect::Responses(_) => openai_responses::decode_count(&self.provider, body),
+            Dialect::Anthropic(_) => anthropic_messages::decode_count(&self.provider, body),
+            Dialect::Gemini(_) => gemini::decode_count(&self.provider, body),
         }
     }
 
     pub(super) fn decoder(&self) -> Decoder {
-        match self.protocol {
-            Protocol::OpenaiChat => {
-                let dialect = openai_chat::Dialect::new(self.provider.clone());
-                Decoder::Chat(openai_chat::decode_events(&dialect, self.names.clone()))
+        let names = self.names.clone();
+        match &self.dialect {
+            Dialect::Chat(dialect) => Decoder::Chat(Box::new(openai_chat::decode_events(dialect, names))),
+            Dialect::Responses(dialect) => {
+                Decoder::Responses(Box::new(openai_responses::decode_events(dialect, names)))
             }
+            Dialect::Anthropic(dialect) => {
+                Decoder::Anthropic(Box::new(anthropic_messages::decode_events(dialect, names)))
+            }
+            Dialect::Gemini(dialect) => Decoder::Gemini(Box::new(gemini::decode_events(dialect, names))),
         }
     }
 
     /// A whole answer.
     pub(super) fn decode_response(&self, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
-        match self.protocol {
-            Protocol::OpenaiChat => openai_chat::decode_response(&self.provider, self.names.clone(), body),
+        let names = self.names.clone();
+        match &self.dialect {
+            Dialect::Chat(_) => openai_chat::decode_response(&self.provider, names, body),
+            Dialect::Responses(_) => openai_responses::decode_response(&self.provider, names, body),
+            Dialect::Anthropic(_) => anthropic_messages::decode_response(&self.provider, names, body),
+            Dialect::Gemini(_) => gemini::decode_response(&self.provider, names, body),
         }
     }
 }
 
+/// Headers that a request needs by what it makes use of.
+fn headers(dialect: &Dialect, request: &TurnRequest) -> Vec<(String, String)> {
+    let Dialect::Anthropic(dialect) = dialect else { return Vec::new() };
+    let mut headers = vec![("anthropic-version".to_owned(), dialect.version.header().to_owned())];
+    let betas = anthropic_messages::beta_headers(request);
+    if !betas.is_empty() {
+        headers.push(("anthropic-beta".to_owned(), betas.join(",")));
+    }
+    headers
+}
+
+/// The headers of a request that is no turn.
+pub(super) fn plain_headers(options: &AdapterOptions) -> Vec<(String, String)> {
+    if options.protocol != Protocol::AnthropicMessages {
+        return Vec::new();
+    }
+    let version = options.api_version.clone();
+    let usual = || anthropic_messages::ApiVersion::default().header().to_owned();
+    vec![("anthropic-version".to_owned(), version.unwrap_or_else(usual))]
+}
+
 /// A decoder of events.
 pub(super) enum Decoder {
-    Chat(openai_chat::EventDecoder),
+    Chat(Box<openai_chat::EventDecoder>),
+    Responses(Box<openai_responses::EventDecoder>),
+    Anthropic(Box<anthropic_messages::EventDecoder>),
+    Gemini(Box<gemini::EventDecoder>),
 }
 
 macro_rules! each {
     ($self:ident, $decoder:ident => $call:expr) => {
         match $self {
             Decoder::Chat($decoder) => $call,
+            Decoder::Responses($decoder) => $call,
+            Decoder::Anthropic($decoder) => $call,
+            Decoder::Gemini($decoder) => $call,
         }
     };
 }

@@ -1,7 +1,7 @@
 //! Each vendor against a mock: where it is asked, with which headers, how its key is sent, and one of its quirks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::*;
-use crate::vendor::{VENDORS, vendor};
+use crate::vendor::{Place, VENDORS, vendor};
 use futures_util::StreamExt;
 use placet_core::turn::{Controls, OutputFormat};
 use placet_core::{Env, Item, Schema, ToolChoice, ToolDefinition, TurnEvent};
@@ -29,7 +29,9 @@ pub(super) async fn asked(
     let lookup: Lookup =
         Arc::new(move |name| known.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()));
     let mut options = AdapterOptions::of_vendor(row, &lookup)?;
-    options.protocol = row.protocol;
+    if row.place == Place::Fixed {
+        options.protocol = row.protocol;
+    }
     let client = Client::new(ClientOptions::new().proxies(ProxySettings::none()), env.clone()).unwrap();
     let adapter = Adapter::new(options, client);
     assert_eq!(adapter.ready("m").await, Ok(()));
@@ -45,8 +47,10 @@ pub(super) async fn asked(
     };
     change(&mut request);
     let context = AskContext::new(env);
-    let question = Question::new(adapter.options(), &request)?;
-    let omitted = question.omitted;
+    let known = adapter.known(&request.model);
+    let checked = known.profile.check(&request)?;
+    let question = Question::new(adapter.options(), &checked.request, &known.profile, known.model.as_deref())?;
+    let omitted = checked.omitted.into_iter().chain(question.omitted).collect();
     let events: Vec<TurnEvent> = adapter.ask(Arc::new(request), context).await?.collect().await;
     assert!(matches!(events.last(), Some(TurnEvent::Finished(_) | TurnEvent::Usage(_))), "{events:?}");
     Ok((upstream.received()[0].clone(), omitted))
@@ -92,9 +96,7 @@ fn where_vendors_are() {
 
 #[tokio::test]
 async fn every_vendor_of_openai_chat_gets_its_key_and_nobody_elses_headers() {
-    for row in
-        VENDORS.iter().filter(|row| row.protocol == Protocol::OpenaiChat && row.place == crate::vendor::Place::Fixed)
-    {
+    for row in VENDORS.iter().filter(|row| row.protocol == Protocol::OpenaiChat && row.place == Place::Fixed) {
         let (received, body, _) = chat_asked(row.id, |_| {}).await;
         assert_eq!(
             (received.method.as_str(), received.path.as_str()),
@@ -182,7 +184,8 @@ async fn cerebras_is_told_the_limit_by_its_newer_name() {
     let options =
         AdapterOptions::of_vendor(vendor("cerebras").unwrap(), &(Arc::new(|_: &str| None) as Lookup)).unwrap();
     let request = TurnRequest { model: "m".into(), controls: most(9), ..TurnRequest::default() };
-    let body: Value = serde_json::from_slice(&Question::new(&options, &request).unwrap().body).unwrap();
+    let profile = options.profile("m");
+    let body: Value = serde_json::from_slice(&Question::new(&options, &request, &profile, None).unwrap().body).unwrap();
     assert_eq!(body["max_completion_tokens"], 9, "{body}");
 }
 
@@ -205,4 +208,182 @@ async fn azure_has_a_header_of_its_own_and_two_ways_to_name_a_model() {
     let client = Client::new(ClientOptions::new(), Env::system()).unwrap();
     let error = Adapter::new(options, client).ready("m").await.unwrap_err();
     assert!(error.kind == ErrorKind::Wiring && error.message.contains("AZURE_OPENAI_ENDPOINT"), "{error}");
+}
+
+pub(super) fn sse(events: &[Value]) -> Answer {
+    Answer::stream(events.iter().map(|event| match event["type"].as_str() {
+        Some(kind) => format!("event: {kind}\ndata: {event}\n\n"),
+        None => format!("data: {event}\n\n"),
+    }))
+}
+
+pub(super) fn responses_answer(id: &str, text: &str) -> Answer {
+    let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}]});
+    sse(&[
+        json!({"type": "response.created", "response": {"id": id, "status": "in_progress", "model": "m", "output": []}}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": "msg_1", "delta": text}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": {"id": id, "status": "completed", "model": "m", "output": [item],
+            "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}}}),
+    ])
+}
+
+pub(super) fn anthropic_answer(text: &str) -> Answer {
+    sse(&[
+        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+            "content": [], "stop_reason": null, "usage": {"input_tokens": 10, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": 5}}),
+        json!({"type": "message_stop"}),
+    ])
+}
+
+pub(super) fn gemini_answer(text: &str) -> Answer {
+    sse(&[
+        json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}, "modelVersion": "m"}),
+    ])
+}
+
+#[tokio::test]
+async fn openai_is_asked_by_responses_and_its_lookalikes_by_chat() {
+    let (received, _) = asked("openai-responses", "v1", &[], responses_answer("resp_1", "yes"), |request| {
+        request.model = "gpt-5.4".into();
+        request.controls = Controls { reasoning_effort: Some("low".into()), ..most(50) };
+    })
+    .await
+    .unwrap();
+    assert_eq!((received.method.as_str(), received.path.as_str()), ("POST", "/v1/responses"));
+    assert_eq!(received.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    let body = received.json();
+    assert_eq!((&body["reasoning"]["effort"], &body["max_output_tokens"]), (&json!("low"), &json!(50)));
+    assert_eq!(body["tools"][0]["strict"], true, "{body}");
+    let protocol = |base: Option<&'static str>| {
+        let lookup: Lookup = Arc::new(move |name| base.filter(|_| name == "OPENAI_BASE_URL").map(str::to_owned));
+        AdapterOptions::of_vendor(vendor("openai").unwrap(), &lookup).unwrap().protocol
+    };
+    assert_eq!((protocol(None), protocol(Some("http://h/v1"))), (Protocol::OpenaiResponses, Protocol::OpenaiChat));
+    let (received, _) = asked("openai-chat", "v1", &[], Answer::stream(chat::answer("yes")), |_| {}).await.unwrap();
+    assert_eq!(received.path, "/v1/chat/completions");
+}
+
+#[tokio::test]
+async fn xai_is_told_neither_of_strictness_nor_of_closed_objects_and_its_operator_speaks_first() {
+    let (received, omitted) = asked("xai", "v1", &[], responses_answer("r", "yes"), |request| {
+        request.model = "grok-4.7".into();
+        let closed = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let mut tool = (*request.tools[0]).clone();
+        tool.schema = Schema::new(closed);
+        request.tools = vec![Arc::new(tool)];
+    })
+    .await
+    .unwrap();
+    assert_eq!(received.path, "/v1/responses");
+    let body = received.json();
+    assert!(body.get("instructions").is_none() && body["input"][0]["role"] == "system", "{body}");
+    assert!(body["tools"][0].get("strict").is_none(), "{body}");
+    assert!(body["tools"][0]["parameters"].get("additionalProperties").is_none(), "{body}");
+    assert!(omitted.iter().any(|what| what.contains("strict")), "{omitted:?}");
+}
+
+#[tokio::test]
+async fn anthropic_is_asked_in_both_versions_of_its_api() {
+    let warm = controls(Controls { temperature: Some(0.5), ..Controls::default() });
+    let (received, omitted) = asked("anthropic", "", &[], anthropic_answer("yes"), |request| {
+        warm(request);
+        request.model = "claude-haiku-4-5".into();
+    })
+    .await
+    .unwrap();
+    assert_eq!((received.method.as_str(), received.path.as_str()), ("POST", "/v1/messages"));
+    assert_eq!((received.header("x-api-key"), received.header("authorization")), (Some(KEY), None));
+    assert_eq!(received.header("anthropic-version"), Some("2023-06-01"));
+    let body = received.json();
+    assert_eq!(body["temperature"], 0.5, "{body}");
+    assert!(body["max_tokens"].as_u64().is_some_and(|most| most >= 8192), "the protocol insists on a limit: {body}");
+    assert!(omitted.is_empty(), "{omitted:?}");
+
+    let newer: &[(&'static str, &str)] = &[("ANTHROPIC_VERSION", "2026-10-21")];
+    let warm = controls(Controls { temperature: Some(0.5), ..Controls::default() });
+    let (received, omitted) = asked("anthropic", "", newer, anthropic_answer("yes"), |request| {
+        warm(request);
+        request.model = "claude-haiku-4-5".into();
+    })
+    .await
+    .unwrap();
+    assert_eq!(received.header("anthropic-version"), Some("2026-10-21"));
+    assert!(received.json().get("temperature").is_none());
+    assert!(omitted.iter().any(|what| what.starts_with("temperature")), "{omitted:?}");
+}
+
+#[tokio::test]
+async fn anthropic_is_told_which_betas_a_request_uses() {
+    use placet_core::hosted::{HostedTool, RemoteMcp};
+    let server = RemoteMcp { label: "crm".into(), url: Some("https://mcp.example/sse".into()), ..RemoteMcp::default() };
+    let (received, _) = asked("anthropic", "", &[], anthropic_answer("yes"), |request| {
+        request.hosted = vec![HostedTool::RemoteMcp(server)];
+    })
+    .await
+    .unwrap();
+    assert!(received.header("anthropic-beta").is_some_and(|betas| betas.contains("mcp-client")), "{received:?}");
+}
+
+#[tokio::test]
+async fn gemini_has_the_model_in_its_path_and_its_key_in_a_header() {
+    let (received, _) = asked("google", "", &[], gemini_answer("yes"), |request| {
+        request.model = "gemini-3.8-flash".into();
+        request.controls = most(9);
+    })
+    .await
+    .unwrap();
+    assert_eq!(received.path, "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse");
+    assert_eq!((received.header("x-goog-api-key"), received.header("authorization")), (Some(KEY), None));
+    let body = received.json();
+    assert_eq!(body["generationConfig"]["maxOutputTokens"], 9, "{body}");
+    assert!(body.get("model").is_none(), "{body}");
+    // Tuned models stand elsewhere, and no name leaves its place.
+    for (model, path) in [
+        ("tunedModels/mine", "/v1beta/tunedModels/mine:streamGenerateContent?alt=sse"),
+        ("../x?y", "/v1beta/models/..%2Fx%3Fy:streamGenerateContent?alt=sse"),
+    ] {
+        let (received, _) =
+            asked("google", "", &[], gemini_answer("yes"), |request| request.model = model.into()).await.unwrap();
+        assert_eq!(received.path, path);
+    }
+}
+
+#[tokio::test]
+async fn vertex_has_project_and_location_in_its_path_and_the_token_of_an_account() {
+    let place: &[(&'static str, &str)] = &[("GOOGLE_CLOUD_PROJECT", "acme"), ("GOOGLE_CLOUD_LOCATION", "europe-west4")];
+    let (received, _) = asked("vertex", "v1", place, gemini_answer("yes"), |request| {
+        request.model = "gemini-3.8-flash".into();
+    })
+    .await
+    .unwrap();
+    let below = "/v1/projects/acme/locations/europe-west4/publishers/google/models/gemini-3.8-flash";
+    assert_eq!(received.path, format!("{below}:streamGenerateContent?alt=sse"));
+    assert_eq!(received.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    let lookup = |location: Option<&'static str>| -> Lookup {
+        Arc::new(move |name| match name {
+            "GOOGLE_CLOUD_PROJECT" => Some("acme".into()),
+            "GOOGLE_CLOUD_LOCATION" => location.map(str::to_owned),
+            _ => None,
+        })
+    };
+    let row = vendor("vertex").unwrap();
+    assert_eq!(
+        vendor_base_url(row, &lookup(None)).0,
+        "https://aiplatform.googleapis.com/v1/projects/acme/locations/global/publishers/google"
+    );
+    assert_eq!(
+        vendor_base_url(row, &lookup(Some("us-east5"))).0,
+        "https://us-east5-aiplatform.googleapis.com/v1/projects/acme/locations/us-east5/publishers/google"
+    );
+    let none: Lookup = Arc::new(|_| None);
+    let client = Client::new(ClientOptions::new(), Env::system()).unwrap();
+    let error = Adapter::new(AdapterOptions::of_vendor(row, &none).unwrap(), client).ready("m").await.unwrap_err();
+    assert!(error.message.contains("GOOGLE_CLOUD_PROJECT"), "{error}");
 }

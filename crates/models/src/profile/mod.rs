@@ -25,9 +25,6 @@ use std::sync::OnceLock;
 /// The rules that come with this crate.
 const RULES: &str = include_str!("../../data/profiles.json");
 
-/// The protocols that rules may name.
-const PROTOCOLS: [&str; 4] = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"];
-
 /// How a feature stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,7 +138,7 @@ impl From<WordsForm> for Words {
 #[serde(default, deny_unknown_fields)]
 pub struct ProfileRule {
     provider: Option<Words>,
-    protocol: Option<String>,
+    protocol: Option<Protocol>,
     /// Beginnings of names.
     models: Option<Vec<String>>,
     /// Something that the catalog says it can.
@@ -184,9 +181,6 @@ impl ProfileRules {
         let invalid = |problem: String| InvalidRules { problem };
         let rules: ProfileRules = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
         for rule in &rules.rules {
-            if let Some(unknown) = rule.protocol.as_ref().filter(|name| !PROTOCOLS.contains(&name.as_str())) {
-                return Err(invalid(format!("`{unknown}` is no protocol: expected one of {}", PROTOCOLS.join(", "))));
-            }
             let named =
                 rule.yes.iter().chain(&rule.no).chain(&rule.maybe).chain(&rule.through).chain(rule.values.keys());
             let excluded = rule.constraints.iter().flat_map(|one| one.when.iter().chain(&one.leave_out));
@@ -282,7 +276,7 @@ impl Profile {
 
     /// The efforts that follow from what the catalog says.
     fn of_catalog(&mut self, known: &CatalogModel) {
-        if !known.can("reasoning") || self.status("reasoning_effort") == FeatureStatus::Unsupported {
+        if !known.can("reasoning") {
             return;
         }
         let values: Vec<String> = if known.efforts.is_empty() {
@@ -295,7 +289,8 @@ impl Profile {
         };
         // Where there are no levels but a budget, any effort becomes one.
         let has_levels = match self.protocol {
-            Protocol::OpenaiChat => true,
+            Protocol::OpenaiChat | Protocol::OpenaiResponses => true,
+            _ => known.can("adaptive_thinking"),
         };
         if has_levels {
             let feature = Feature { values, source: FeatureSource::Derived, ..Feature::default() };
@@ -305,7 +300,7 @@ impl Profile {
 
     fn apply(&mut self, rule: &ProfileRule, family: &str, known: Option<&CatalogModel>, source: FeatureSource) {
         let fits = rule.provider.as_ref().is_none_or(|words| words.0.iter().any(|word| word == family))
-            && rule.protocol.as_ref().is_none_or(|name| *name == self.protocol.to_string())
+            && rule.protocol.is_none_or(|protocol| protocol == self.protocol)
             && rule
                 .models
                 .as_ref()

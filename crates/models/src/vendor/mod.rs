@@ -3,6 +3,7 @@
 mod place;
 mod table;
 
+pub(crate) use place::segment;
 pub use place::{Framing, Place, ollama_base_url, vendor_base_url};
 pub use table::VENDORS;
 
@@ -18,10 +19,16 @@ pub struct Vendor {
     pub id: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
+    /// Whose server it is, where it is one of another row that is spoken to in another protocol.
+    pub variant_of: Option<&'static str>,
     /// What people call it.
     pub name: &'static str,
     /// What it speaks.
     pub protocol: Protocol,
+    /// In what its server differs from the protocol's own.
+    pub flavour: Flavour,
+    /// The variable that names the version of its API, where there are several.
+    pub version_variable: Option<&'static str>,
     /// What a server is expected to speak that a variable puts in its place.
     pub elsewhere: Protocol,
     /// Where it is, unless a variable says otherwise.
@@ -52,8 +59,11 @@ impl Vendor {
         Vendor {
             id,
             aliases: &[],
+            variant_of: None,
             name,
             protocol: Protocol::OpenaiChat,
+            flavour: Flavour::Plain,
+            version_variable: None,
             elsewhere: Protocol::OpenaiChat,
             base_url,
             base_url_variables: &[],
@@ -67,6 +77,19 @@ impl Vendor {
             models: &[],
         }
     }
+}
+
+/// In what a server differs from the protocol's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// In nothing but its quirks.
+    Plain,
+    /// It is xAI's.
+    Xai,
+    /// It runs open models on a machine of one's own.
+    Local,
+    /// It is Google's cloud.
+    Vertex,
 }
 
 /// How a key is sent.
@@ -221,7 +244,8 @@ mod tests {
         let mut seen = BTreeSet::new();
         for vendor in VENDORS {
             let names = [vendor.id].into_iter().chain(vendor.aliases.iter().copied());
-            for name in names.chain(vendor.key_variables.iter().chain(vendor.base_url_variables).copied()) {
+            let variables = vendor.key_variables.iter().chain(vendor.base_url_variables).copied();
+            for name in names.chain(variables.filter(|_| vendor.variant_of.is_none())) {
                 assert!(seen.insert(name), "{name}");
             }
             assert!(!vendor.key_variables.is_empty(), "{}", vendor.id);

@@ -1,0 +1,136 @@
+//! What is known of models, and what runs cost where nobody gave a price.
+
+use crate::bench::{Bench, said};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+#[test]
+fn models_are_listed_with_their_lives_and_prices() {
+    let bench = Bench::new();
+    let listed = bench.placet(&["models", "list", "--provider", "openai"]).done();
+    let line = listed.out.lines().find(|line| line.starts_with("openai:gpt-5.4 ")).expect("gpt-5.4");
+    assert!(line.contains("$2.5 / $15") && line.contains("1050k"), "{line}");
+    assert!(!listed.out.contains("anthropic:") && !listed.out.contains("text-embedding"), "{listed:#?}");
+    let all = bench.placet(&["models", "list", "--all", "--json"]).done().json();
+    assert!(all.len() > 250);
+    assert!(all.iter().all(|model| model["lifecycle"].is_string() && model["id"].is_string()));
+    let none = bench.placet(&["models", "list", "--provider", "nobody"]).done();
+    assert!(none.out.contains("knows no model of nobody"), "{none:#?}");
+}
+
+#[test]
+fn a_model_is_shown_with_what_it_can_and_refuses() {
+    let bench = Bench::new();
+    let shown = &bench.placet(&["models", "show", "gpt-6-astra", "--json"]).done().json()[0];
+    assert_eq!(shown["model"], "openai:gpt-6-astra");
+    assert_eq!(shown["profile"]["features"]["temperature"]["status"], "unsupported");
+    assert_eq!(
+        shown["profile"]["features"]["reasoning_effort"]["values"],
+        json!(["low", "medium", "high", "xhigh", "max"])
+    );
+    assert_eq!(shown["price"]["source"], "catalog");
+    let text = bench.placet(&["models", "show", "claude-opus-5-5"]).done();
+    assert!(text.out.contains("anthropic_messages") && text.out.contains("1000000 tokens"), "{text:#?}");
+    let unknown = bench.placet(&["models", "show", "ollama:mine"]).done();
+    assert!(unknown.out.contains("the catalog does not know it"), "{unknown:#?}");
+    bench.placet(&["models", "show", "nobody:x"]).ended_with(4);
+}
+
+#[test]
+fn costs_are_reckoned_by_the_users_prices_before_the_catalogs() {
+    let bench = Bench::new();
+    let ask = ["models", "price", "gpt-5.4", "--input", "1000000", "--output", "1000"];
+    // More than 272 thousand tokens: 5 and 22.5 dollars per million.
+    let priced = bench.placet(&ask).done();
+    assert!(priced.out.contains("cost $5.0225") && priced.out.contains("litellm"), "{priced:#?}");
+    let flex = bench.placet(&[&ask[..], &["--tier", "flex"]].concat()).done();
+    assert!(flex.out.contains("cost $2.51125"), "{flex:#?}");
+    let off = bench.program(&ask).env("PLACET_CATALOG", "off").output().unwrap();
+    assert!(said(off).ended_with(4).err.contains("no price is known"));
+    std::fs::create_dir_all(bench.home()).unwrap();
+    std::fs::write(bench.home().join("prices.json"), r#"{"costs": {"openai:gpt-5.4": {"input": "1", "output": "2"}}}"#)
+        .unwrap();
+    let own = &bench.placet(&[&ask[..], &["--json"]].concat()).done().json()[0];
+    assert_eq!((&own["source"], own["cost"].as_str()), (&json!("user"), Some("1.002")));
+    std::fs::write(bench.home().join("prices.json"), r#"{"cots": {}}"#).unwrap();
+    let wrong = bench.placet(&ask).ended_with(2);
+    assert!(wrong.err.contains("prices.json") && wrong.err.contains("cots"), "{wrong:#?}");
+}
+
+#[test]
+fn a_probe_is_kept_and_shown() {
+    let bench = Bench::new();
+    let model = bench.script(json!([{ "calls": [{ "name": "note_number", "arguments": { "number": 7 } }] }]));
+    let probed = bench.placet(&["models", "probe", &model]).done();
+    assert!(probed.out.contains("native tool calls"), "{probed:#?}");
+    let shown = bench.placet(&["models", "show", &model]).done();
+    assert!(shown.out.contains("it answers native tool calls"), "{shown:#?}");
+    let talker = bench.script(json!([{ "text": "I would rather talk." }]));
+    let probed = &bench.placet(&["models", "probe", &talker, "--json"]).done().json()[0];
+    assert_eq!(probed["answers"], "none");
+}
+
+#[test]
+fn what_cannot_answer_starts_no_run() {
+    let bench = Bench::new();
+    let script = bench.placet(&["run", "go", "--model", "scripted:nowhere.json"]).ended_with(4);
+    assert!(script.err.contains("nowhere.json"), "{script:#?}");
+    let key = bench.placet(&["run", "go", "--model", "openai:gpt-5.4"]);
+    assert!(key.code != Some(0) && key.err.contains("OPENAI_API_KEY"), "{key:#?}");
+    assert_eq!(bench.placet(&["runs", "list", "--json"]).done().out, "", "nothing was recorded");
+}
+
+/// Answers one request after the other with the same stream.
+fn server(times: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for _ in 0..times {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut seen = Vec::new();
+            let mut piece = [0; 4096];
+            // The body is JSON and ends with its object.
+            while !seen.ends_with(b"}") {
+                let read = stream.read(&mut piece).unwrap();
+                seen.extend_from_slice(&piece[..read]);
+            }
+            let chunk = |choices: Value, usage: Value| {
+                format!("data: {}\n\n", json!({"id": "c", "model": "gpt-5.4", "choices": choices, "usage": usage}))
+            };
+            let said =
+                chunk(json!([{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]), Value::Null);
+            let used = chunk(json!([]), json!({"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}));
+            let body = format!("{said}{used}data: [DONE]\n\n");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_run_costs_what_the_catalog_says_unless_a_price_is_given() {
+    let bench = Bench::new();
+    let url = server(3);
+    let run = |more: &[&str], catalog: Option<&str>| {
+        let mut program =
+            bench.program(&[&["run", "go", "--model", "openai:gpt-5.4", "--base-url", &url], more].concat());
+        if let Some(catalog) = catalog {
+            program.env("PLACET_CATALOG", catalog);
+        }
+        said(program.output().unwrap())
+    };
+    // 1000 tokens at 2.5 and 100 at 15 dollars per million.
+    let known = run(&[], None).done();
+    assert!(known.out.contains("hello") && known.err.contains("$0.004"), "{known:#?}");
+    let given = run(&["--price", "10,10", "--max-cost", "1"], None).done();
+    assert!(given.err.contains("$0.011"), "{given:#?}");
+    let off = run(&[], Some("off")).done();
+    assert!(!off.err.contains('$'), "{off:#?}");
+    let refused = run(&["--max-cost", "1"], Some("off")).ended_with(2);
+    assert!(refused.err.contains("--price"), "{refused:#?}");
+}
