@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Memo {
     steps: Mutex<BTreeMap<String, Value>>,
     kept: Option<Kept>,
+    /// Set where nobody will ask what was done.
+    off: bool,
     /// Whether tools of ours, or other effects, are among it.
     effects: AtomicBool,
     /// Whether any of these may have changed something.
@@ -23,6 +25,11 @@ pub(crate) struct Memo {
 impl Memo {
     pub(crate) fn new(steps: BTreeMap<String, Value>, kept: Option<Kept>) -> Self {
         Memo { steps: Mutex::new(steps), kept, ..Memo::default() }
+    }
+
+    /// One that keeps nothing: of an exchange that cannot be taken up anew.
+    pub(crate) fn off() -> Self {
+        Memo { off: true, ..Memo::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Value>> {
@@ -43,6 +50,9 @@ impl Memo {
 
     /// Keeps what a step did; on disk, where the exchange is kept there.
     pub(crate) async fn put(&self, place: &str, did: &impl Serialize) -> Result<()> {
+        if self.off {
+            return Ok(());
+        }
         let value = serde_json::to_value(did)
             .map_err(|error| FlowError::internal(format!("what the step {place} did has no stored form: {error}")))?;
         if let Some(kept) = &self.kept {

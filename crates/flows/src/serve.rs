@@ -80,7 +80,12 @@ impl Shared {
         }
         let run = exchange.run.clone().unwrap_or_else(|| env.new_id());
         if served.durable.is_none() {
-            let cx = self.cx(&exchange, &name, request.clone(), run, Part::plain(exchange.cancel.child_token()));
+            // A client may bring one run id for several requests, which have nothing to do with one another here.
+            let base: RunId = env.new_id();
+            let memo = if bare { Memo::off() } else { Memo::default() };
+            let part =
+                Part { base: Some(base.as_str().to_owned()), memo, ..Part::plain(exchange.cancel.child_token()) };
+            let cx = self.cx(&exchange, &name, request.clone(), run, part);
             return Ok(self.conduct(cx, Start::Whole(request.items), None, None));
         }
         let binding = Binding {

@@ -342,3 +342,52 @@ async fn an_agent_without_a_handler_holds_to_what_the_client_asks_for() {
     assert_eq!((sent.controls.max_output_tokens, sent.controls.temperature), (Some(50), Some(0.0)));
     assert!(sent.instructions.as_deref().unwrap().contains("\"warm\""));
 }
+
+#[tokio::test]
+async fn rounds_of_a_handler_that_hands_out_calls_itself_are_put_back_too() {
+    let (sensor, ran) = sensor();
+    let turns = [
+        ScriptTurn::call("read_sensor", json!({})),
+        ScriptTurn::text("And you?").and_call("open_calendar", json!({})),
+        ScriptTurn::text("Go."),
+    ];
+    let (world, model) = (world(), scripted(turns));
+    let agent =
+        house(sensor).mixed_rounds(MixedRounds::HandBack).handler(|caller: Caller, mut model: Model| async move {
+            let reply = model.add(caller.messages()).with_own_tools().forward_tools().resolve().await?;
+            caller.reply(reply.text().await?);
+            caller.call(reply.calls().await?)
+        });
+    let flows = world.serve(agent, &model);
+    let request = world.request_with("may I?", &["open_calendar"]);
+    let first = ask(&flows, request.clone()).await.unwrap();
+    assert_eq!((first.text().as_str(), handed(&first).len()), ("And you?", 1));
+    let next = world.next(&request, &first, &[(&handed(&first)[0].0, "free")]);
+    assert_eq!(text(&flows, next).await, "Go.");
+    assert_eq!(
+        told(&model.requests()[2]),
+        [
+            "user: may I?",
+            "call read_sensor",
+            "result read_sensor: 21 degrees",
+            "assistant: And you?",
+            "call open_calendar",
+            "result open_calendar: free",
+        ]
+    );
+    assert_eq!(count(&ran), 1);
+}
+
+#[tokio::test]
+async fn a_run_id_that_comes_twice_is_two_exchanges_of_a_flow_that_is_not_durable() {
+    let (sensor, ran) = sensor();
+    let look = || ScriptTurn::call("read_sensor", json!({}));
+    let (world, model) = (world(), scripted([look(), ScriptTurn::text("a"), look(), ScriptTurn::text("b")]));
+    let flows = world.serve(house(sensor), &model);
+    for wanted in ["a", "b"] {
+        let exchange = Exchange::new(world.request(wanted)).run(placet_core::RunId::parse("run_mine").unwrap());
+        let answer = flows.serve(exchange).await.unwrap();
+        assert_eq!((answer.run().as_str(), answer.collect().await.unwrap().text().as_str()), ("run_mine", wanted));
+    }
+    assert_eq!(count(&ran), 2);
+}
