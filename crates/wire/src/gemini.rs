@@ -6,7 +6,7 @@
 //! What a server cannot take is told by its [`Dialect`]; [`FIELDS`] says what becomes of each field of a request. Some things
 //! look different after they went through this protocol and back, and mean the same:
 //!
-//! - Adjacent texts without state are one text; leading operator messages are further parts of the instructions, whose first
+//! - Adjacent texts of the model without state are one message; leading operator messages are further parts of the instructions, whose first
 //!   text is *the* instructions.
 //! - A tool result is an object: a text stands in it as `output` or `error`, one that is the compact JSON of an object as that
 //!   object. Its media follow its text. Every failure is *failed*.

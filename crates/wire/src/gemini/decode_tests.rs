@@ -103,10 +103,10 @@ fn rule_1_gemini_bytes_may_be_cut_anywhere() {
     for (text, step) in [
         (compact.clone(), 1),
         (compact.replace('\n', "\r\n"), 1),
-        (array.to_owned(), 1),
-        (compact.replace("data: ", "data:"), 13),
-        (format!("\u{feff}: hi\n\n{compact}"), 13),
-        (array.replace(",\"", ", \n\""), 13),
+        (array.to_owned(), 3),
+        (compact.replace("data: ", "data:"), 37),
+        (format!("\u{feff}: hi\n\n{compact}"), 37),
+        (array.replace(",\"", ", \n\""), 37),
     ] {
         // Arguments keep the space that they were written with.
         let plain = |events: Vec<TurnEvent>| -> Vec<TurnEvent> {

@@ -4,18 +4,17 @@ mod config;
 
 use self::config::{generation, tool_choice};
 use super::contents::{is_only, says_error};
-use super::encode::OUTPUT;
-use super::hosted::{self, take_count, take_words};
+use super::hosted;
 use super::parts::{self, native, take, take_object, take_text};
 use super::seal;
 use crate::request::{DecodedRequest, RequestError};
 use crate::schema::from_openapi;
 use placet_core::item::Reasoning;
 use placet_core::part::{Native, Text};
-use placet_core::turn::{AllowedTools, CacheControl, OutputFormat};
+use placet_core::turn::CacheControl;
 use placet_core::{
     Arguments, CallId, Effect, Env, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId, Reason, Role, Schema,
-    Stage, Status, ToolCall, ToolChoice, ToolDefinition, ToolName, ToolResult, TurnRequest,
+    Stage, Status, ToolCall, ToolDefinition, ToolName, ToolResult, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -276,7 +275,9 @@ impl<'a> Reader<'a> {
                 continue;
             };
             let body = self.model_part(part, first);
-            if let Some(body) = body {
+            if let Some(body) = body
+                && !self.join(&body, first)
+            {
                 self.push(Origin::Model, body);
             }
         }
@@ -347,30 +348,51 @@ impl<'a> Reader<'a> {
         Some(ItemBody::Reasoning(Reasoning { text, native: Some(native) }))
     }
 
-    /// Gives a foreign state to the thinking or text right before it, which has none yet. Whether it was taken.
+    /// Gives a foreign state to the thinking or text right before it, which has none yet. Clients return a stream piece by
+    /// piece, and the state is that of all the pieces together. Whether it was taken.
     fn give(&mut self, is_thought: bool, native: &Native, first: usize) -> bool {
-        let Some(last) = self.items[first..].last_mut() else { return false };
-        let body = match &last.body {
-            ItemBody::Reasoning(reasoning) if is_thought => {
-                let is_bare = reasoning.native.as_ref().is_none_or(|known| {
-                    known.provider == *self.provider && known.value.as_object().is_some_and(Map::is_empty)
-                });
-                if !is_bare {
-                    return false;
-                }
-                ItemBody::Reasoning(Reasoning { text: reasoning.text.clone(), native: Some(native.clone()) })
-            }
-            ItemBody::Message(message) if !is_thought => match message.parts.as_slice() {
-                [Part::Text(text)] if text.native.is_none() => {
-                    let text = Text { native: Some(native.clone()), ..text.clone() };
-                    ItemBody::Message(Message { parts: vec![Part::Text(text)], ..message.clone() })
-                }
-                _ => return false,
-            },
-            _ => return false,
+        let is_bare = |reasoning: &Reasoning| {
+            let own = reasoning.native.as_ref().filter(|own| own.provider == *self.provider);
+            own.is_some_and(|own| own.value.as_object().is_some_and(Map::is_empty))
         };
-        *last = Arc::new(Item::new(last.id.clone(), last.origin.clone(), body));
+        let mut pieces: Vec<String> = Vec::new();
+        while self.items.len() > first {
+            match self.items.last().map(|item| &item.body) {
+                Some(ItemBody::Reasoning(reasoning)) if is_thought && is_bare(reasoning) => {
+                    pieces.push(reasoning.text.clone());
+                }
+                Some(ItemBody::Message(message)) if !is_thought && is_plain(message) => pieces.push(message.text()),
+                _ => break,
+            }
+            self.items.pop();
+        }
+        if pieces.is_empty() {
+            return false;
+        }
+        let text: String = pieces.into_iter().rev().collect();
+        let native = Some(native.clone());
+        let body = if is_thought {
+            ItemBody::Reasoning(Reasoning { text, native })
+        } else {
+            said(Text { native, ..Text::new(text) })
+        };
+        self.push(Origin::Model, body);
         true
+    }
+
+    /// Puts a text to the message right before it, where both are only that.
+    fn join(&mut self, body: &ItemBody, first: usize) -> bool {
+        let ItemBody::Message(next) = body else { return false };
+        let Some(last) = self.items[first..].last_mut() else { return false };
+        match &last.body {
+            ItemBody::Message(known) if is_plain(known) && is_plain(next) => {
+                let parts = known.parts.iter().chain(&next.parts).cloned().collect();
+                let message = Message { parts, ..known.clone() };
+                *last = Arc::new(Item::new(last.id.clone(), last.origin.clone(), message));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The result of a call, which is found by its id, or by its tool and order where it has none. A result whose call is not in
@@ -476,6 +498,12 @@ impl<'a> Reader<'a> {
         // It crossed the wire: what running it twice would do is not said.
         Some(ToolDefinition { native, ..ToolDefinition::new(name.as_str(), description, schema, Effect::Once) })
     }
+}
+
+/// Whether a message of the model is text and nothing else.
+fn is_plain(message: &Message) -> bool {
+    let is_text = |part: &Part| matches!(part, Part::Text(text) if text.native.is_none());
+    message.role == Role::Assistant && message.native.is_none() && message.parts.iter().all(is_text)
 }
 
 fn said(text: Text) -> ItemBody {

@@ -248,3 +248,26 @@ fn unknown_roles_and_parts_survive() {
     assert_eq!(request.controls.state, None::<StateMode>);
     assert!(matches!(&request.items[1].body, ItemBody::Message(Message { role: Role::User, .. })));
 }
+
+/// Clients return a stream piece by piece.
+#[test]
+fn pieces_of_a_text_are_one_message_and_pieces_of_sealed_thinking_one_thought() {
+    let native = Native { provider: "anthropic".into(), value: json!({"signature": "s"}) };
+    let body = json!({"contents": [{"role": "model", "parts": [
+        {"text": "I ", "thought": true}, {"text": "think.", "thought": true},
+        {"text": "", "thought": true, "thoughtSignature": seal::seal(&native)},
+        {"text": "Le"}, {"text": "t "}, {"text": "me."}, {"functionCall": {"name": "f", "args": {}}}
+    ]}]});
+    let request = decode(&body);
+    assert_eq!(request.items.len(), 3);
+    let ItemBody::Reasoning(reasoning) = &request.items[0].body else { panic!("thinking") };
+    assert_eq!((reasoning.text.as_str(), reasoning.native.as_ref()), ("I think.", Some(&native)));
+    let ItemBody::Message(message) = &request.items[1].body else { panic!("a message") };
+    assert_eq!((message.text().as_str(), message.parts.len()), ("Let me.", 3));
+    let mut edited = request.clone();
+    edited.controls.temperature = Some(0.5);
+    let mut wanted = body.clone();
+    wanted["contents"][0]["parts"].as_array_mut().unwrap().remove(2);
+    wanted["generationConfig"] = json!({"temperature": 0.5});
+    assert_eq!(onto(&body, &request, &edited), wanted);
+}

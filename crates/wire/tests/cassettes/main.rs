@@ -396,6 +396,11 @@ fn gemini() {
 }
 
 #[test]
+fn gemini_clients() {
+    clients::<gemini::Gemini>(|path| path.contains("enerateContent"));
+}
+
+#[test]
 fn responses() {
     run::<responses::Responses>();
 }

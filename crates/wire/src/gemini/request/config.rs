@@ -1,6 +1,12 @@
-//! What a body says of how the answer is to be made: `toolConfig` and `generationConfig`.
+//! What a client's body asks for beside the conversation: a choice of tools, and `generationConfig`.
 
-use super::*;
+use super::super::encode::OUTPUT;
+use super::super::hosted::{take_count, take_words};
+use super::super::parts::{take, take_object, take_text};
+use crate::schema::from_openapi;
+use placet_core::turn::{AllowedTools, OutputFormat};
+use placet_core::{Schema, ToolChoice, ToolName, TurnRequest};
+use serde_json::{Map, Value, json};
 
 /// What of `toolConfig` has words of ours; the rest stays.
 pub(super) fn tool_choice(rest: &mut Map<String, Value>, request: &mut TurnRequest) {
