@@ -539,6 +539,10 @@ pub(super) fn discovered(lookup: &Lookup) -> Result<Config, Vec<Problem>> {
         if key.is_none() && said_by.is_none() {
             continue;
         }
+        // A row that says a vendor's protocol outright is for whoever asks for it: its models are those of the first row.
+        if config.providers.values().any(|known| known.base_url == base_url) {
+            continue;
+        }
         if let Err(error) = Url::parse(&base_url) {
             let hint = Some("give the base URL of the API, for example http://127.0.0.1:8000/v1".to_owned());
             let setting = said_by.unwrap_or_default().to_owned();

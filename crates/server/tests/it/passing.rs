@@ -126,7 +126,7 @@ async fn a_stream_that_breaks_off_ends_with_the_error_of_its_protocol() {
         assert!(text.starts_with(&chat::text("a")) && answer.is_whole);
     }
     let answer = served.post("/v1/chat/completions", r#"{"model":"real","messages":[]}"#).await;
-    assert!(!answer.is_whole, "a body that is no stream is broken off");
+    assert!(!answer.is_whole, "a body that is no stream is broken off: {answer:?}");
     let ledger = served.ledger().await;
     assert!(ledger.iter().all(|line| line.outcome == "cut"), "{ledger:?}");
 }

@@ -107,7 +107,7 @@ impl Answer {
         let mut rest = &all[end..];
         if !head.contains("transfer-encoding: chunked") {
             let declared = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
-            let is_whole = declared.is_none_or(|length: usize| length == rest.len());
+            let is_whole = status != 0 && declared.is_none_or(|length: usize| length == rest.len());
             return Answer { status, head, body: rest.to_vec(), is_whole };
         }
         let mut body = Vec::new();
