@@ -836,3 +836,21 @@ fn a_reused_id_stands_for_each_call_in_its_turn() {
     assert_eq!(body["messages"][2]["content"][0]["id"], body["messages"][3]["content"][0]["tool_use_id"]);
     assert_ne!(body["messages"][2]["content"][0]["id"], body["messages"][0]["content"][0]["id"]);
 }
+
+#[test]
+fn options_of_another_providers_tool_are_left_out_or_refused() {
+    let search = |extra: Value| {
+        let tool = placet_core::hosted::WebSearch { extra: extra.as_object().unwrap().clone(), ..Default::default() };
+        TurnRequest { hosted: vec![HostedTool::WebSearch(tool)], ..request(vec![user("a")]) }
+    };
+    let foreign =
+        search(json!({"type": "web_search_preview", "external_web_access": true, "response_inclusion": "full"}));
+    let (body, omitted) = encode_with(&foreign, &dialect());
+    let expected = json!({"type": "web_search_20260209", "response_inclusion": "full", "name": "web_search"});
+    assert_eq!(body["tools"], json!([expected]));
+    assert_eq!(omitted, ["hosted.web_search.type", "hosted.web_search.external_web_access"]);
+    assert_eq!(encode(&search(json!({"type": "web_search_20250305"})))["tools"][0]["type"], "web_search_20250305");
+    for restriction in [json!({"external_web_access": false}), json!({"allowed_tools": {"read_only": true}})] {
+        assert_eq!(refused(&search(restriction), &dialect()).kind, ErrorKind::Unsupported);
+    }
+}

@@ -143,7 +143,7 @@ pub(super) fn encode(
             }
             HostedTool::RemoteMcp(mcp) => {
                 let note = kept.and_then(|kept| kept.get(&mcp_key(&mcp.label))?.as_object());
-                remote_mcp(mcp, note, &refusal, &mut offered)?;
+                remote_mcp(mcp, note, &refusal, omitted, &mut offered)?;
                 continue;
             }
             HostedTool::Raw(native) if native.provider == dialect.provider => {
@@ -156,9 +156,8 @@ pub(super) fn encode(
                 return Err(refusal.of(&field, "the provider has no such tool"));
             }
         };
-        for (key, value) in extra.iter().chain(kept_fields.into_iter().flatten()) {
-            form.insert(key.clone(), value.clone());
-        }
+        options(&mut form, kind, extra, &refusal, omitted)?;
+        form.extend(kept_fields.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
         // A type of another version may go by another name.
         if !form.contains_key("name") {
             let name = form.get("type").and_then(Value::as_str).map(name_of).unwrap_or_default().to_owned();
@@ -171,6 +170,64 @@ pub(super) fn encode(
         offered.servers.push(server.clone());
     }
     Ok(offered)
+}
+
+/// The options that tools of this protocol have beyond our words.
+const OPTIONS: [&str; 17] = [
+    "name",
+    "allowed_callers",
+    "cache_control",
+    "defer_loading",
+    "strict",
+    "response_inclusion",
+    "citations",
+    "max_content_tokens",
+    "url_sources",
+    "use_cache",
+    "display_number",
+    "enable_zoom",
+    "input_examples",
+    "max_characters",
+    "tool_id",
+    "default_config",
+    "configs",
+];
+
+/// Puts options in the provider's own words into a tool's form. They may be another provider's words, who has the same tool: those
+/// are left out, or refused where they restrict it.
+fn options(
+    form: &mut Fields,
+    kind: &str,
+    extra: &Fields,
+    refusal: &Refusal<'_>,
+    omitted: &mut Omissions,
+) -> Result<(), ProviderError> {
+    let usual = form.get("type").and_then(Value::as_str).map(name_of).unwrap_or_default().to_owned();
+    for (key, value) in extra {
+        let is_version = key == "type" && value.as_str().is_some_and(|kind| is_version_of(kind, &usual));
+        if is_version || OPTIONS.contains(&key.as_str()) || form.contains_key(key) && key != "type" {
+            form.insert(key.clone(), value.clone());
+            continue;
+        }
+        let field = format!("hosted.{kind}.{key}");
+        let restricts =
+            ["allowed", "blocked", "denied", "disallowed", "require"].iter().any(|word| key.starts_with(word));
+        if restricts || *value == Value::Bool(false) {
+            return Err(refusal.of(&field, "the provider's tool cannot be restricted so"));
+        }
+        omitted.add(field, "the provider's tool has no such option");
+    }
+    Ok(())
+}
+
+/// Whether a type is another version of the tool with this name.
+fn is_version_of(kind: &str, usual: &str) -> bool {
+    let name = name_of(kind);
+    let is_editor = |name: &str| name.starts_with("str_replace");
+    let is_search = |name: &str| name.starts_with("tool_search_tool");
+    let is_dated =
+        kind.rsplit('_').next().is_some_and(|date| date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()));
+    is_dated && (name == usual || is_editor(name) && is_editor(usual) || is_search(name) && is_search(usual))
 }
 
 fn begin(form: &mut Fields, kind: &str) {
@@ -196,6 +253,7 @@ fn remote_mcp(
     mcp: &RemoteMcp,
     note: Option<&Fields>,
     refusal: &Refusal<'_>,
+    omitted: &mut Omissions,
     offered: &mut Offered,
 ) -> Result<(), ProviderError> {
     if mcp.connector.is_some() {
@@ -241,10 +299,8 @@ fn remote_mcp(
     if !configs.is_empty() {
         toolset.insert("configs".into(), configs.into());
     }
+    options(&mut toolset, "remote_mcp", &mcp.extra, refusal, omitted)?;
     let mut toolset = Value::Object(toolset);
-    for (key, value) in &mcp.extra {
-        toolset[key.as_str()] = value.clone();
-    }
     if let Some(fields) = note.and_then(|note| note.get("toolset")) {
         // What was kept of a tool that is no longer allowed must not allow it again, so only other fields are kept.
         super::encode::lay_over(&mut toolset, fields);

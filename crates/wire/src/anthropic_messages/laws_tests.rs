@@ -54,7 +54,9 @@ fn mark() -> impl Strategy<Value = Option<CacheMark>> {
 }
 
 fn text() -> impl Strategy<Value = Part> {
-    let citations = some(Just(native(json!({"citations": [{"type": "char_location", "cited_text": "x"}]}))));
+    let citations = some(Just(native(
+        json!({"citations": [{"type": "char_location", "cited_text": "x", "document_index": 0, "document_title": null, "start_char_index": 0, "end_char_index": 1}]}),
+    )));
     (words(), mark(), citations).prop_map(|(text, cache, native)| Part::Text(Text { cache, native, ..Text::new(text) }))
 }
 
@@ -88,6 +90,7 @@ fn document() -> impl Strategy<Value = Part> {
 fn odd_part() -> impl Strategy<Value = Part> {
     object().prop_map(|mut fields| {
         fields.insert("type".into(), "container_upload".into());
+        fields.insert("file_id".into(), "file_1".into());
         Part::Native(native(fields.into()))
     })
 }
@@ -231,7 +234,7 @@ fn hosted() -> impl Strategy<Value = Vec<HostedTool>> {
             HostedTool::TextEditor(options()),
             HostedTool::Memory(options()),
             HostedTool::ToolSearch(options()),
-            HostedTool::Raw(native(json!({"type": "advisor_20260301", "name": "advisor"}))),
+            HostedTool::Raw(native(json!({"type": "advisor_20260301", "name": "advisor", "model": "claude-opus-5"}))),
         ];
         hosted.extend(plain.into_iter().zip(flags).filter(|(_, flag)| *flag).map(|(tool, _)| tool));
         hosted
@@ -402,7 +405,8 @@ fn folded(request: &TurnRequest, omitted: &[String], is_bypassed: bool) -> Value
         || controls.reasoning_effort.as_deref().is_some_and(|effort| effort != "none")
         || controls.reasoning_summary.as_deref() == Some("auto") && controls.reasoning_effort.is_none();
     let is_off = controls.reasoning_effort.as_deref() == Some("none") && controls.reasoning_budget.is_none();
-    if !thinks || is_off || request.tool_choice.is_forced() {
+    let is_left_out = omitted.iter().any(|what| what == "reasoning_budget");
+    if !thinks || is_off || is_left_out || request.tool_choice.is_forced() {
         controls.reasoning_summary = None;
     }
     // A budget says that there is thinking.
@@ -531,7 +535,7 @@ fn answer() -> impl Strategy<Value = Vec<TurnEvent>> {
                 0 => {
                     events.extend(deltas.map(TurnEvent::Text));
                     if flag {
-                        let native = native(json!({"citations": [{"type": "page_location", "cited_text": "x"}, {"type": "y"}]}));
+                        let native = native(json!({"citations": [{"type": "page_location", "cited_text": "x", "document_index": 0, "document_title": null, "start_page_number": 1, "end_page_number": 2, "file_id": null}, {"type": "web_search_result_location", "cited_text": "x", "encrypted_index": "e", "title": null, "url": "https://a.example"}]}));
                         events.push(TurnEvent::TextState(ReasoningState { index, native }));
                     }
                 }
@@ -571,7 +575,7 @@ fn answer() -> impl Strategy<Value = Vec<TurnEvent>> {
         let mut finished = TurnFinished::new(stop);
         finished.service_tier = Some(if tier { "priority" } else { "standard" }.into());
         if tier {
-            finished.native = Some(native(json!({"stop_sequence": "END", "container": {"id": "c_1"}, "context_management": {"applied_edits": []}, "usage": {"inference_geo": "eu"}})));
+            finished.native = Some(native(json!({"stop_sequence": "END", "container": {"id": "c_1", "expires_at": "2026-07-30T18:54:08Z"}, "context_management": {"applied_edits": []}, "usage": {"inference_geo": "eu"}})));
             finished.provider_state = Some(ProviderState { provider: own(), value: json!({"container": "c_1"}) });
         }
         events.push(TurnEvent::Finished(finished));
@@ -637,4 +641,50 @@ proptest! {
         };
         prop_assert_eq!(calls(&ours), calls(&theirs));
     }
+}
+
+/// Samples of what is written, to be held against the vendor's own schemas and clients, where `PLACET_EMIT` names a folder for
+/// them.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "an extra test run is pointed at a folder by a variable")]
+fn samples_are_written_out() {
+    use proptest::strategy::ValueTree;
+    let Some(folder) = std::env::var_os("PLACET_EMIT").map(std::path::PathBuf::from) else {
+        eprintln!("SKIPPED samples_are_written_out: PLACET_EMIT names no folder");
+        return;
+    };
+    let write = |name: String, bytes: &[u8]| std::fs::write(folder.join(name), bytes).unwrap();
+    let mut runner = TestRunner::deterministic();
+    for sample in 0..200 {
+        let request = request().new_tree(&mut runner).unwrap().current();
+        // What is nobody's name is no field of the vendor's either.
+        let request = TurnRequest { native: None, ..request };
+        let encoded = encode_request(&request, &Dialect::new(own())).unwrap();
+        write(format!("request_{sample}.json"), &encoded.body);
+        let count = encode_count_request(&request, &Dialect::new(own())).unwrap();
+        write(format!("count_{sample}.json"), &count.body);
+        let events = answer().new_tree(&mut runner).unwrap().current();
+        write(format!("stream_{sample}.sse"), &written(own(), &events));
+        write(format!("foreign_{sample}.sse"), &written(ProviderId::new("other"), &events));
+        let turn = fold(&events).unwrap();
+        write(format!("message_{sample}.json"), encode_response(&head(own()), &turn).to_string().as_bytes());
+    }
+    let kinds = [
+        "invalid_request",
+        "authentication",
+        "quota_exhausted",
+        "permission",
+        "not_found",
+        "rate_limited",
+        "overloaded",
+        "timeout",
+        "internal",
+    ];
+    for kind in kinds {
+        let error = ProviderError::new(ErrorKind::from(kind), own(), "m");
+        write(format!("error_{kind}.json"), encode_error(&error).1.to_string().as_bytes());
+    }
+    let models = [crate::openai_chat::ListedModel { id: "claude-x".into(), description: None }];
+    write("models.json".into(), encode_models(&models).to_string().as_bytes());
+    write("tokens.json".into(), encode_count(5).to_string().as_bytes());
 }
