@@ -26,9 +26,11 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod overlay;
 pub mod passing;
+pub mod protocol;
 mod request;
 pub mod schema;
 pub mod sse;
+mod text;
 pub mod tools;
 
 pub use answer::events_of;

@@ -3,35 +3,7 @@
 //! It knows only the fields of a piece of text, thinking or arguments. Whatever else stands in a chunk, or is of another type,
 //! makes it no plain one, and it is read as a tree instead.
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use std::borrow::Cow;
-use std::fmt;
-
-/// A text that is taken from the chunk itself where it holds no escapes.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Borrow;
-        impl<'de> Visitor<'de> for Borrow {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-            fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text)))
-            }
-        }
-        deserializer.deserialize_str(Borrow)
-    }
-}
+use crate::text::BorrowedText as Text;
 
 /// A text that may be absent, null or empty, which are the same.
 pub(super) fn given<'t>(text: &'t Option<Text<'_>>) -> Option<&'t str> {

@@ -5,6 +5,9 @@ use placet_core::part::{Inline, Media, MediaSource, ProviderFile, Url};
 use placet_core::{Part, ProviderError, ProviderId};
 use serde_json::{Map, Value, json};
 
+/// What a document is called that has no name, because servers insist on one.
+const NO_NAME: &str = "attachment";
+
 impl Conversation<'_, '_> {
     /// The error of media that cannot be named in this protocol.
     fn no_source(&self, kind: &str, what: &str, source: &MediaSource) -> ProviderError {
@@ -59,7 +62,7 @@ impl Conversation<'_, '_> {
             MediaSource::Inline(inline) => {
                 let mime = media.mime_type.as_deref().unwrap_or("application/octet-stream");
                 json!({
-                    "filename": media.name.as_deref().unwrap_or("attachment"),
+                    "filename": media.name.as_deref().unwrap_or(NO_NAME),
                     "file_data": format!("data:{mime};base64,{}", inline.base64),
                 })
             }
@@ -102,7 +105,7 @@ pub(super) fn read_media(part: &Map<String, Value>, provider: &ProviderId) -> Op
                 (None, Some(data)) => read_url(&data),
                 (None, None) => return None,
             };
-            media.name = word("filename");
+            media.name = word("filename").filter(|name| name != NO_NAME);
             &["file_id", "file_data", "filename"]
         }
         _ => return None,

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 const NOT_TAKEN: &str = "this server does not take it";
 /// What has to be asked for so that thinking comes encrypted.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
-const LOGPROBS: &str = "message.output_text.logprobs";
+pub(super) const LOGPROBS: &str = "message.output_text.logprobs";
 
 impl Encoder<'_> {
     fn hint(&mut self, body: &mut Body<'_>, field: &str, key: &str, value: Option<Value>, is_taken: bool) {

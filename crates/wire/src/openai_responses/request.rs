@@ -1,5 +1,6 @@
 //! From a client's request to a request of ours.
 
+use super::controls::LOGPROBS;
 use super::parts::{call_native, decode_parts, message_head, native, rest, text_native, thought, whole_body, word};
 use super::tools::{ADDITIONAL, ClientTools, HELD, Tools, custom_arguments, is_found};
 use crate::envelope;
@@ -155,7 +156,11 @@ impl<'a> Fields<'a> {
             let entries = include.as_array().and_then(|list| list.iter().map(|entry| entry.as_str()).collect());
             let entries: Option<Vec<&str>> = entries;
             let entries = entries.ok_or_else(|| RequestError::field("include", "expected a list of texts"))?;
-            controls.include = entries.into_iter().map(str::to_owned).collect();
+            let has_logprobs = entries.contains(&LOGPROBS);
+            controls.include = entries.into_iter().filter(|entry| *entry != LOGPROBS).map(str::to_owned).collect();
+            if has_logprobs {
+                controls.top_logprobs.get_or_insert(0);
+            }
         }
         let options = self.object("prompt_cache_options")?;
         let mode = options.map(|options| inner("prompt_cache_options", options, "mode")).transpose()?.flatten();

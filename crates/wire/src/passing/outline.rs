@@ -2,6 +2,7 @@
 
 use super::Speech;
 use crate::RequestError;
+use crate::text::BorrowedText;
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 use std::borrow::Cow;
@@ -28,6 +29,8 @@ pub struct Outline {
     pub conversation: Option<Range<usize>>,
     /// The answer that this request goes on from (Responses).
     pub previous: Option<Range<usize>>,
+    /// The tools that the client offers.
+    pub tools: Option<Range<usize>>,
 }
 
 /// One change of a body: these bytes instead of those.
@@ -114,6 +117,7 @@ impl Outline {
             b"system" | b"instructions" | b"systemInstruction" | b"system_instruction" => &mut self.system,
             b"messages" | b"input" | b"contents" => &mut self.conversation,
             b"previous_response_id" => &mut self.previous,
+            b"tools" => &mut self.tools,
             _ => return Ok(()),
         };
         if place.is_some() {
@@ -132,6 +136,25 @@ impl Outline {
             return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
         }
         serde_json::from_slice::<String>(raw).ok().map(Cow::Owned)
+    }
+
+    /// The names of the tools that the client offers, in their order; one that the provider runs itself goes by its type. Nothing
+    /// where they cannot be read.
+    #[must_use]
+    pub fn tool_names<'b>(&self, body: &'b [u8]) -> Vec<Cow<'b, str>> {
+        let raw = self.tools.clone().and_then(|range| body.get(range));
+        let tools = raw.and_then(|raw| serde_json::from_slice::<Vec<OfferedTool<'b>>>(raw).ok());
+        let mut names = Vec::new();
+        for tool in tools.into_iter().flatten() {
+            let declared = tool.declarations.into_iter().flatten().filter_map(|tool| tool.name);
+            let before = names.len();
+            names.extend(declared);
+            if names.len() == before {
+                let inner = tool.function.or(tool.custom).and_then(|tool| tool.name);
+                names.extend(inner.or(tool.name).or(tool.kind));
+            }
+        }
+        names.into_iter().map(|name| name.0).collect()
     }
 
     /// The first element of the conversation, or all of it where it is no list.
@@ -174,6 +197,27 @@ impl Outline {
             }
         }
     }
+}
+
+/// A tool in the words of any protocol, as far as its name goes.
+#[derive(serde::Deserialize)]
+struct OfferedTool<'b> {
+    #[serde(borrow)]
+    name: Option<BorrowedText<'b>>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<BorrowedText<'b>>,
+    #[serde(borrow)]
+    function: Option<NamedTool<'b>>,
+    #[serde(borrow)]
+    custom: Option<NamedTool<'b>>,
+    #[serde(borrow, rename = "functionDeclarations", alias = "function_declarations")]
+    declarations: Option<Vec<NamedTool<'b>>>,
+}
+
+#[derive(serde::Deserialize)]
+struct NamedTool<'b> {
+    #[serde(borrow)]
+    name: Option<BorrowedText<'b>>,
 }
 
 fn twice(field: &str) -> RequestError {
