@@ -379,8 +379,12 @@ impl<'a> Encoder<'a> {
             }
             other => return Err(self.unsupported(&name("source"), format!("it knows no source `{}`", other.kind()))),
         };
-        if let Some(mime) = &media.mime_type {
-            blob.insert("mimeType".to_owned(), mime.as_str().into());
+        let guessed = match &media.source {
+            MediaSource::Url(url) if media.mime_type.is_none() => mime_of(kind, &url.url),
+            _ => None,
+        };
+        if let Some(mime) = media.mime_type.as_deref().or(guessed) {
+            blob.insert("mimeType".to_owned(), mime.into());
         }
         if let Some(name) = &media.name {
             blob.insert("displayName".to_owned(), name.as_str().into());
@@ -476,4 +480,26 @@ fn response(text: Option<&str>, is_error: bool) -> Map<String, Value> {
         }
     }
     Map::from_iter([(if is_error { "error" } else { "output" }.to_owned(), text.into())])
+}
+
+/// The media type of what is behind a URL, as far as its ending says: this protocol tells pictures from documents by it alone.
+fn mime_of(kind: &str, url: &str) -> Option<&'static str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let ending = path.rsplit_once('.')?.1.to_ascii_lowercase();
+    Some(match (kind, ending.as_str()) {
+        ("image", "png") => "image/png",
+        ("image", "jpg" | "jpeg") => "image/jpeg",
+        ("image", "webp") => "image/webp",
+        ("image", "gif") => "image/gif",
+        ("image", "heic") => "image/heic",
+        ("image", "heif") => "image/heif",
+        ("audio", "wav") => "audio/wav",
+        ("audio", "mp3") => "audio/mpeg",
+        ("audio", "flac") => "audio/flac",
+        ("audio", "ogg") => "audio/ogg",
+        ("audio", "aac") => "audio/aac",
+        ("file", "pdf") => "application/pdf",
+        ("file", "txt") => "text/plain",
+        _ => return None,
+    })
 }

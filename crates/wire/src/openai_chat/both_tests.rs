@@ -279,7 +279,7 @@ fn choices() -> impl Strategy<Value = Vec<u16>> {
 #[test]
 fn a_request_comes_back_as_it_went() {
     let (accepted, all) = (Cell::new(0u32), Cell::new(0u32));
-    let mut runner = TestRunner::new(Config { cases: 1500, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&choices(), |choices| {
         let request = generate(&choices);
         all.set(all.get() + 1);
@@ -431,7 +431,7 @@ fn plain(turn: &Turn) -> Value {
 
 #[test]
 fn an_answer_comes_back_as_it_went() {
-    let mut runner = TestRunner::new(Config { cases: 1500, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&choices(), |choices| {
         let turn = turn(&choices);
         let bytes = encoded_stream(&head(), &turn);
@@ -460,7 +460,7 @@ fn a_plain_chunk_means_the_same_as_a_tree() {
             json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]})
         }),
     ];
-    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&prop::collection::vec(pieces, 0..8), |deltas| {
         let stream = |is_plain: bool| {
             let mut text = String::new();

@@ -262,9 +262,6 @@ fn generate(choices: &[u16]) -> TurnRequest {
     c.max_hosted_calls = s.maybe(|s| s.below(9).into());
     c.include = s.maybe(|_| vec!["file_search_call.results".into()]).unwrap_or_default();
     c.top_logprobs = s.maybe(|s| s.below(4).into());
-    if c.top_logprobs.is_some() {
-        c.include.push("message.output_text.logprobs".into());
-    }
     c.reasoning_effort = s.maybe(|_| "low".into());
     c.reasoning_summary = s.maybe(|_| "auto".into());
     c.verbosity = s.maybe(|_| "high".into());

@@ -400,7 +400,7 @@ fn what_both_express_comes_back_equal_through_either() {
             let rows = ALL_FIELDS.iter().filter(|(_, class)| *class != Class::State).count();
             let (accepted, all) = (Cell::new(0u32), Cell::new(0u32));
             let last = std::cell::RefCell::new(String::new());
-            let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+            let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
             let outcome = runner.run(&prop::collection::vec(any::<u16>(), 0..200), |choices| {
                 let request = generate(&choices, a, b, &common);
                 all.set(all.get() + 1);
