@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         store: Arc::new(SqliteStore::open(path, SqliteOptions::new(env.clock().clone()))?),
         tenant: Tenant::new("example"),
         mounts: Vec::new(),
+        flows: None,
         limiter: None,
         env,
     };

@@ -1,6 +1,7 @@
 //! The gateway: from a request to its answer.
 
 use crate::account::RequestId;
+use crate::agents::{Ground, SetupError};
 use crate::body::{self, Body, Bounds};
 use crate::config::{Config, ConfigError};
 use crate::door::Door;
@@ -18,7 +19,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use placet_core::env::Task;
 use placet_core::{Env, ErrorKind};
-use placet_net::{Client, NetError};
+use placet_flows::Flows;
+use placet_net::Client;
 use placet_store::{SharedStore, Tenant};
 use placet_wire::passing::Speech;
 use std::fmt;
@@ -36,6 +38,7 @@ pub(crate) const OMITTED: HeaderName = HeaderName::from_static("x-placet-omitted
 pub(crate) struct Snapshot {
     pub(crate) config: Config,
     pub(crate) routing: Routing,
+    pub(crate) flows: Option<Flows>,
     door: Door,
     keys: Keys,
 }
@@ -52,6 +55,7 @@ pub struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limiter: Arc<dyn Limiter>,
     mounts: Vec<Arc<dyn Mount>>,
+    pub(crate) flows: Option<Flows>,
     pub(crate) pins: Pins,
     pub(crate) lists: crate::models::Lists,
     places: Arc<Semaphore>,
@@ -90,6 +94,8 @@ pub struct Parts {
     pub tenant: Tenant,
     /// What else is served.
     pub mounts: Vec<Arc<dyn Mount>>,
+    /// Flows of the program itself, served by their names beside the agents of the configuration.
+    pub flows: Option<Flows>,
     /// Who is asked about limits; none for no limits.
     pub limiter: Option<Arc<dyn Limiter>>,
 }
@@ -98,10 +104,11 @@ impl Gateway {
     /// A gateway.
     ///
     /// # Errors
-    /// [`NetError`] where a provider's address or credential cannot be used.
-    pub fn new(config: Config, parts: Parts) -> Result<Arc<Self>, NetError> {
+    /// [`SetupError`] where a provider's address or credential, or an agent's capability, cannot be used.
+    pub fn new(config: Config, parts: Parts) -> Result<Arc<Self>, SetupError> {
         let metrics = Arc::new(Metrics::default());
-        let snapshot = Snapshot::new(config, &parts.client, &metrics)?;
+        let ground = Ground { env: &parts.env, store: &parts.store, tenant: &parts.tenant };
+        let snapshot = Snapshot::new(config, &parts.client, &metrics, parts.flows.as_ref(), &ground)?;
         let (ledger, task) = Ledger::open(parts.store.clone(), &parts.tenant, &parts.env);
         Ok(Arc::new(Gateway {
             places: Arc::new(Semaphore::new(snapshot.config.limits.requests)),
@@ -115,6 +122,7 @@ impl Gateway {
             metrics,
             limiter: parts.limiter.unwrap_or_else(|| Arc::new(Unlimited)),
             mounts: parts.mounts,
+            flows: parts.flows,
             pins: Pins::default(),
             lists: crate::models::Lists::default(),
             queued: AtomicUsize::new(0),
@@ -136,8 +144,8 @@ impl Gateway {
     /// heads) stays as it was; the words that are given back say so.
     ///
     /// # Errors
-    /// [`NetError`] where it cannot be used; then nothing has changed.
-    pub fn reload(&self, config: Config) -> Result<Vec<String>, NetError> {
+    /// [`SetupError`] where it cannot be used; then nothing has changed.
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, SetupError> {
         let before = self.snapshot();
         let mut notes = Vec::new();
         let mut note = |what: &str, changed: bool| {
@@ -151,7 +159,8 @@ impl Gateway {
         note("limits.connections", new.connections != old.connections);
         note("limits.requests", new.requests != old.requests);
         note("limits.header", new.header != old.header);
-        let snapshot = Snapshot::new(config, &self.client, &self.metrics)?;
+        let ground = Ground { env: &self.env, store: &self.store, tenant: &self.tenant };
+        let snapshot = Snapshot::new(config, &self.client, &self.metrics, self.flows.as_ref(), &ground)?;
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
         self.lists.forget();
         Ok(notes)
@@ -366,9 +375,17 @@ pub(crate) fn json(value: &serde_json::Value) -> Response<Body> {
 }
 
 impl Snapshot {
-    fn new(config: Config, client: &Client, metrics: &Arc<Metrics>) -> Result<Self, NetError> {
-        let routing = Routing::new(&config, client, metrics)?;
-        Ok(Snapshot { door: Door::new(&config), keys: Keys::new(&config), routing, config })
+    fn new(
+        config: Config,
+        client: &Client,
+        metrics: &Arc<Metrics>,
+        own: Option<&Flows>,
+        ground: &Ground<'_>,
+    ) -> Result<Self, SetupError> {
+        let names: Vec<&str> = own.into_iter().flat_map(Flows::names).collect();
+        let routing = Routing::new(&config, client, metrics, names.into_iter())?;
+        let flows = crate::agents::build(&config, ground, |model| routing.asker(model))?;
+        Ok(Snapshot { door: Door::new(&config), keys: Keys::new(&config), routing, flows, config })
     }
 }
 
@@ -400,5 +417,5 @@ pub enum ReloadError {
     Config(#[from] ConfigError),
     /// Something in it cannot be used.
     #[error(transparent)]
-    Net(#[from] NetError),
+    Setup(#[from] SetupError),
 }

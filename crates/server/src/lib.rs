@@ -11,6 +11,7 @@
 //! Begin an answer at one provider and go on with another's. Make an answer wait for the ledger.
 
 mod account;
+mod agents;
 mod body;
 mod coding;
 mod config;
@@ -36,6 +37,7 @@ mod translate;
 mod turn;
 mod vendors;
 
+pub use agents::SetupError;
 pub use body::{Body, Broken, Pieces};
 pub use config::{
     AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, KeyEntry, Limits, ModelEntry, Problem,

@@ -137,7 +137,7 @@ pub(crate) struct Route {
 pub(crate) enum RouteKind {
     Model,
     Route,
-    Agent(crate::config::AgentEntry),
+    Agent,
 }
 
 /// One model of one provider.
@@ -286,7 +286,13 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    pub(crate) fn new(config: &Config, client: &Client, metrics: &Arc<Metrics>) -> Result<Self, NetError> {
+    /// `flows` are names that flows of the program itself answer for.
+    pub(crate) fn new<'f>(
+        config: &Config,
+        client: &Client,
+        metrics: &Arc<Metrics>,
+        flows: impl Iterator<Item = &'f str>,
+    ) -> Result<Self, NetError> {
         let providers = crate::vendors::providers(config, client);
         let mut upstreams = IndexMap::new();
         for (name, entry) in &config.providers {
@@ -319,8 +325,11 @@ impl Routing {
             };
             routing.routes.insert(name.clone(), Arc::new(route));
         }
-        for (name, entry) in &config.agents {
-            routing.add(name, Vec::new(), RouteKind::Agent(entry.clone()));
+        for name in config.agents.keys() {
+            routing.add(name, Vec::new(), RouteKind::Agent);
+        }
+        for name in flows {
+            routing.add(name, Vec::new(), RouteKind::Agent);
         }
         routing.default = config.default_model.as_deref().and_then(|name| routing.find_named(name));
         Ok(routing)
@@ -381,6 +390,17 @@ impl Routing {
     fn find_named(&self, name: &str) -> Option<Arc<Route>> {
         let found = self.routes.get(name).cloned();
         found.or_else(|| Some(Arc::new(self.route(name, vec![self.target(name, name, 1)?], RouteKind::Model))))
+    }
+
+    /// Who encodes and decodes for the first target of a name, and the provider's name of its model.
+    pub(crate) fn asker(&self, name: &str) -> Option<(SharedProvider, String)> {
+        let route = self.find_named(name)?;
+        let target = route.targets.first()?;
+        let provider = match &target.asked {
+            Asked::Local(provider) => provider.clone(),
+            Asked::Upstream(upstream) => upstream.provider.clone()?,
+        };
+        Some((provider, target.model.to_string()))
     }
 
     /// A model of a provider by its own name, where that is let.

@@ -1,8 +1,11 @@
 //! The protocols of clients, behind one set of calls.
 
+use crate::turn::TurnAsked;
 use placet_core::{Env, ProviderId, Turn, TurnEvent};
 use placet_wire::passing::Speech;
-use placet_wire::{AnswerHead, DecodedRequest, RequestError, openai_chat, openai_responses};
+use placet_wire::{
+    AnswerHead, DecodedRequest, RequestError, anthropic_messages, gemini, openai_chat, openai_responses,
+};
 use serde_json::Value;
 
 /// Whose state a client's body holds where it says nothing else: nobody's that could be asked, so that it goes to no
@@ -11,16 +14,17 @@ pub(crate) fn nobody() -> ProviderId {
     ProviderId::new("client")
 }
 
-/// Reads a client's request. For Gemini the path says which model and whether it is a stream.
-pub(crate) fn decode_request(speech: Speech, body: &[u8], env: &Env) -> Result<DecodedRequest, RequestError> {
-    match speech {
+/// Reads a client's request. For Gemini the path says whether the answer is a stream.
+pub(crate) fn decode_request(asked: &TurnAsked, body: &[u8], env: &Env) -> Result<DecodedRequest, RequestError> {
+    match asked.speech {
         Speech::OpenaiChat => openai_chat::decode_request(body, &nobody(), env),
         Speech::OpenaiResponses => openai_responses::decode_request(body, &nobody(), env),
-        Speech::AnthropicMessages | Speech::Gemini => Err(RequestError {
-            kind: placet_core::ErrorKind::Unsupported,
-            problem: format!("this version hands {speech} on to providers that speak it, and to no others"),
-            field: None,
-        }),
+        Speech::AnthropicMessages => anthropic_messages::decode_request(body, &nobody(), env),
+        Speech::Gemini => {
+            let mut decoded = gemini::decode_request(body, &nobody(), env)?;
+            decoded.stream = asked.stream;
+            Ok(decoded)
+        }
     }
 }
 
@@ -28,13 +32,19 @@ pub(crate) fn decode_request(speech: Speech, body: &[u8], env: &Env) -> Result<D
 pub(crate) enum Encoder {
     Chat(Box<openai_chat::EventEncoder>),
     Responses(Box<openai_responses::EventEncoder>),
+    Messages(Box<anthropic_messages::EventEncoder>),
+    Gemini(Box<gemini::EventEncoder>),
 }
 
 impl Encoder {
-    pub(crate) fn new(speech: Speech, head: AnswerHead) -> Self {
+    /// `is_array`: a Gemini client wants one JSON list instead of events.
+    pub(crate) fn new(speech: Speech, head: AnswerHead, is_array: bool) -> Self {
         match speech {
+            Speech::OpenaiChat => Encoder::Chat(Box::new(openai_chat::encode_events(head))),
             Speech::OpenaiResponses => Encoder::Responses(Box::new(openai_responses::encode_events(head))),
-            _ => Encoder::Chat(Box::new(openai_chat::encode_events(head))),
+            Speech::AnthropicMessages => Encoder::Messages(Box::new(anthropic_messages::encode_events(head))),
+            Speech::Gemini if is_array => Encoder::Gemini(Box::new(gemini::encode_events(head).as_array())),
+            Speech::Gemini => Encoder::Gemini(Box::new(gemini::encode_events(head))),
         }
     }
 
@@ -42,6 +52,8 @@ impl Encoder {
         match self {
             Encoder::Chat(encoder) => encoder.push(event, out),
             Encoder::Responses(encoder) => encoder.push(event, out),
+            Encoder::Messages(encoder) => encoder.push(event, out),
+            Encoder::Gemini(encoder) => encoder.push(event, out),
         }
     }
 
@@ -49,6 +61,8 @@ impl Encoder {
         match self {
             Encoder::Chat(encoder) => encoder.end(out),
             Encoder::Responses(encoder) => encoder.end(out),
+            Encoder::Messages(encoder) => encoder.end(out),
+            Encoder::Gemini(encoder) => encoder.end(out),
         }
     }
 }
@@ -56,8 +70,10 @@ impl Encoder {
 /// A whole answer.
 pub(crate) fn encode_response(speech: Speech, head: &AnswerHead, turn: &Turn) -> Value {
     match speech {
+        Speech::OpenaiChat => openai_chat::encode_response(head, turn),
         Speech::OpenaiResponses => openai_responses::encode_response(head, turn),
-        _ => openai_chat::encode_response(head, turn),
+        Speech::AnthropicMessages => anthropic_messages::encode_response(head, turn),
+        Speech::Gemini => gemini::encode_response(head, turn),
     }
 }
 

@@ -17,8 +17,8 @@ use http::{HeaderValue, Response};
 use placet_core::event::RetryStarted;
 use placet_core::{Accumulator, ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
 use placet_models::{AskContext, AskObserver, TurnStream};
-use placet_wire::AnswerHead;
 use placet_wire::passing::Speech;
+use placet_wire::{AnswerHead, DecodedRequest};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -73,15 +73,8 @@ impl Gateway {
         let Some(noted) = account.as_mut() else { return Err(Missed::gone()) };
         let key = noted.principal.key.clone();
         let (body, keeping) = self.with_kept(asked, &key).await.map_err(Missed::refused)?;
-        let decoded = decode_request(asked.speech, &body, &self.env).map_err(|error| Missed::refused(error.into()))?;
-        let head = AnswerHead {
-            id: answer_id(asked.speech, noted.id.as_str()),
-            model: noted.model.as_deref().unwrap_or(&route.name).to_owned(),
-            created: u64::try_from(self.env.now().as_millis() / 1000).unwrap_or(0),
-            provider: nobody(),
-            stream_usage: decoded.stream_usage,
-            request: (asked.speech == Speech::OpenaiResponses).then(|| Arc::new(decoded.body)),
-        };
+        let decoded = decode_request(asked, &body, &self.env).map_err(|error| Missed::refused(error.into()))?;
+        let head = answer_head(self, asked.speech, noted, &decoded);
         let mut request = decoded.request;
         request.model = target.model.to_string();
         noted.tools = request.tools.iter().map(|tool| tool.name.as_str().to_owned()).collect();
@@ -99,26 +92,19 @@ impl Gateway {
         let owner = provider.id().clone();
         let mut response = if asked.stream {
             let Some(account) = account.take() else { return Err(Missed::gone()) };
-            self.streamed(asked.speech, head, events, account, keeping, owner)
+            self.streamed(asked, head, events, account, keeping, owner)
         } else {
             self.whole(asked.speech, &head, events, account, keeping, &owner).await?
         };
-        if !omitted.is_empty() {
-            let shown: String = omitted
-                .chars()
-                .map(|letter| if letter.is_ascii() && !letter.is_ascii_control() { letter } else { '?' })
-                .take(MOST_OMITTED)
-                .collect();
-            if let Ok(value) = HeaderValue::try_from(shown) {
-                response.headers_mut().insert(OMITTED, value);
-            }
+        if let Some(value) = omitted_value(&omitted) {
+            response.headers_mut().insert(OMITTED, value);
         }
         Ok(response)
     }
 
-    fn streamed(
+    pub(crate) fn streamed(
         self: &Arc<Self>,
-        speech: Speech,
+        asked: &TurnAsked,
         head: AnswerHead,
         events: TurnStream,
         mut account: Account,
@@ -130,7 +116,7 @@ impl Gateway {
         let stream = Translating {
             gateway: self.clone(),
             events: Some(events),
-            encoder: Encoder::new(speech, head),
+            encoder: Encoder::new(asked.speech, head, asked.is_array),
             account,
             owner,
             keeping,
@@ -139,12 +125,13 @@ impl Gateway {
         };
         let mut response = Response::new(Body::pieces(Box::pin(stream)));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+        let kind = if asked.is_array { "application/json" } else { "text/event-stream; charset=utf-8" };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         response
     }
 
-    async fn whole(
+    pub(crate) async fn whole(
         self: &Arc<Self>,
         speech: Speech,
         head: &AnswerHead,
@@ -179,6 +166,32 @@ impl Gateway {
         }
         Ok(response)
     }
+}
+
+/// What an answer has to know beside what is said.
+pub(crate) fn answer_head(
+    gateway: &Gateway,
+    speech: Speech,
+    account: &Account,
+    decoded: &DecodedRequest,
+) -> AnswerHead {
+    AnswerHead {
+        id: answer_id(speech, account.id.as_str()),
+        model: account.model.as_deref().unwrap_or(&account.route.name).to_owned(),
+        created: u64::try_from(gateway.env.now().as_millis() / 1000).unwrap_or(0),
+        provider: nobody(),
+        stream_usage: decoded.stream_usage,
+        request: (speech == Speech::OpenaiResponses).then(|| Arc::new(decoded.body.clone())),
+    }
+}
+
+/// What was left out, as a header's value.
+pub(crate) fn omitted_value(omitted: &str) -> Option<HeaderValue> {
+    if omitted.is_empty() {
+        return None;
+    }
+    let plain = |letter: char| if letter.is_ascii() && !letter.is_ascii_control() { letter } else { '?' };
+    HeaderValue::try_from(omitted.chars().map(plain).take(MOST_OMITTED).collect::<String>()).ok()
 }
 
 /// An answer that is encoded as its events come. Dropping it closes the way to the provider.

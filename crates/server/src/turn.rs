@@ -11,7 +11,7 @@ use crate::metrics::Outcome;
 use crate::passage::Passing;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::routing::{Asked, Route, Target, Upstream};
+use crate::routing::{Asked, Route, RouteKind, Target, Upstream};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -36,6 +36,8 @@ pub(crate) struct TurnAsked {
     pub(crate) speech: Speech,
     /// Whether the answer is wanted as a stream.
     pub(crate) stream: bool,
+    /// Whether that stream is one JSON list instead of events (Gemini).
+    pub(crate) is_array: bool,
     /// The client's query, without a key in it.
     pub(crate) query: Option<String>,
     /// What of the client's head goes on.
@@ -73,7 +75,9 @@ impl Gateway {
         let account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
         let query = passed_query(heading.path_and_query.query());
         let headers = request_headers(std::mem::take(&mut heading.headers), &account);
-        let asked = TurnAsked { outline, speech, stream, query, headers, body };
+        let is_sse = query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"));
+        let is_array = speech == Speech::Gemini && stream && !is_sse;
+        let asked = TurnAsked { outline, speech, stream, is_array, query, headers, body };
         self.ask(&snapshot, &route, asked, account).await
     }
 
@@ -132,6 +136,9 @@ impl Gateway {
         asked: TurnAsked,
         account: Account,
     ) -> Result<Response<Body>, Refusal> {
+        if route.kind == RouteKind::Agent {
+            return self.ask_agent(snapshot, route, asked, account).await;
+        }
         let mut account = Some(account);
         let conversation = (route.targets.len() > 1).then(|| self.conversation(&asked, account.as_ref()));
         let now = self.env.clock().steady();

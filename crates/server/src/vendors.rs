@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ProviderEntry};
 use placet_core::ProviderId;
-use placet_models::vendor::{Quirk, Vendor, vendor};
+use placet_models::vendor::{KeyPlace, Quirk, Vendor, vendor};
 use placet_models::{Adapter, AdapterOptions, Credential, Lookup, Protocol, Providers};
 use placet_net::{Client, RetryPolicy};
 use placet_wire::passing::Speech;
@@ -18,17 +18,14 @@ pub(crate) fn speeches(vendor: &str) -> &'static [Speech] {
     }
 }
 
-/// The protocol of `placet-models` for a speech, where it has an adapter for it.
+/// The protocol of `placet-models` of the same name, where it has an adapter for it.
 fn protocol(speech: Speech) -> Option<Protocol> {
-    match speech {
-        Speech::OpenaiChat => Some(Protocol::OpenaiChat),
-        _ => None,
-    }
+    serde_json::from_value(speech.as_str().into()).ok()
 }
 
 /// How a provider is asked by whoever encodes and decodes.
 pub(crate) fn options(name: &str, entry: &ProviderEntry, config: &Config) -> Option<AdapterOptions> {
-    let protocol = entry.protocols.iter().find_map(|speech| protocol(*speech))?;
+    let (speech, protocol) = entry.protocols.iter().find_map(|speech| Some((*speech, protocol(*speech)?)))?;
     let row = entry.vendor.and_then(vendor);
     let mut options = match row {
         Some(row) => AdapterOptions::of_vendor(row, &at(row, entry)).ok()?,
@@ -36,6 +33,14 @@ pub(crate) fn options(name: &str, entry: &ProviderEntry, config: &Config) -> Opt
     };
     options.id = ProviderId::new(name);
     options.protocol = protocol;
+    if row.is_none_or(|row| row.base_url != entry.base_url) {
+        // As servers of the protocol take it.
+        options.key = match speech {
+            Speech::AnthropicMessages => KeyPlace::Header("x-api-key"),
+            Speech::Gemini => KeyPlace::Header("x-goog-api-key"),
+            _ => KeyPlace::Bearer,
+        };
+    }
     options.base_url = placet_net::Url::parse(&entry.base_url).ok()?;
     if let Some(key) = &entry.key {
         options.credential = Credential::Given(key.clone());

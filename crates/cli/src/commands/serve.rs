@@ -49,6 +49,7 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
         store,
         tenant: house.tenant.clone(),
         mounts: Vec::new(),
+        flows: None,
         limiter: None,
     };
     let listener = Listener::bind(config.listen).await.map_err(|error| {

@@ -32,6 +32,7 @@ pub(crate) async fn serve(config: &str) -> Served {
         store: store.clone(),
         tenant: Tenant::new("test"),
         mounts: Vec::new(),
+        flows: None,
         limiter: None,
         env: env.clone(),
     };

@@ -148,3 +148,78 @@ async fn a_strict_route_refuses_what_it_would_leave_out() {
     assert!(answer.text().contains("strict"), "{}", answer.text());
     assert!(upstream.received().is_empty());
 }
+
+#[tokio::test]
+async fn an_agent_answers_behind_a_models_name_and_keeps_its_tools_to_itself() {
+    let sum =
+        [chat::call(0, "c1", "calculate", &json!({"expression": "19 + 23"})), chat::finish("tool_calls"), chat::done()];
+    let upstream = upstream([Answer::stream(sum), Answer::stream(chat::answer("It is 42."))]).await;
+    let more = "[capabilities.sums]\nkind = \"calculator\"\n[agents.house]\nmodel = \"mine:real\"\ninstructions = \"Be kind.\"\ncapabilities = [\"sums\"]\n";
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", more)).await;
+    let body = json!({"model": "house", "stream": true, "messages": [{"role": "user", "content": "19 + 23?"}]});
+    let answer = served.post("/v1/chat/completions", &body.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.text().contains("It is 42.") && !answer.text().contains("calculate"), "{}", answer.text());
+    assert!(answer.header("x-run-id").unwrap().starts_with("run_"));
+    let second = upstream.received()[1].json();
+    assert!(
+        second["messages"].to_string().contains("42") && second["messages"][0]["content"] == "Be kind.",
+        "{second}"
+    );
+    assert_eq!(served.get("/v1/models", "").await.json()["data"][0]["id"], "house");
+    let ledger = served.ledger().await;
+    assert_eq!((ledger.len(), &*ledger[0].model, &*ledger[0].outcome), (1, "house", "whole"));
+}
+
+#[tokio::test]
+async fn clients_of_messages_and_gemini_reach_a_chat_server() {
+    let call = [
+        chat::call(0, "c1", "look", &json!({"at": "Zürich ✓"})),
+        chat::finish("tool_calls"),
+        chat::usage(10, 5),
+        chat::done(),
+    ];
+    let upstream = upstream([
+        Answer::stream(chat::answer("hello")),
+        Answer::stream(call.clone()),
+        Answer::stream(chat::answer("hello")),
+        Answer::stream(chat::answer("hello")),
+        Answer::stream([chat::text("a")]).then_break(),
+    ])
+    .await;
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", "")).await;
+    let headers = "anthropic-version: 2023-06-01\r\nx-api-key: any\r\n";
+    let ask =
+        json!({"model": "m", "max_tokens": 9, "system": "Be kind.", "messages": [{"role": "user", "content": "hi"}]});
+    let answer = served.post_with("/v1/messages", headers, &ask.to_string()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let json = answer.json();
+    assert_eq!(
+        (&json["type"], &json["content"][0]["text"], &json["stop_reason"]),
+        (&json!("message"), &json!("hello"), &json!("end_turn"))
+    );
+    assert_eq!((&json["usage"]["input_tokens"], &json["usage"]["output_tokens"]), (&json!(10), &json!(5)));
+    let mut streamed = ask.clone();
+    streamed["stream"] = true.into();
+    streamed["tools"] = json!([{"name": "look", "input_schema": {"type": "object"}}]);
+    let answer = served.post_with("/v1/messages?beta=true", headers, &streamed.to_string()).await;
+    let kinds: Vec<Value> = events(&answer.text()).into_iter().map(|event| event["type"].clone()).collect();
+    assert_eq!(
+        (kinds.first(), kinds.last()),
+        (Some(&json!("message_start")), Some(&json!("message_stop"))),
+        "{}",
+        answer.text()
+    );
+    assert!(answer.text().contains("input_json_delta") && answer.text().contains("\"tool_use\""), "{}", answer.text());
+    let gemini = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}).to_string();
+    let answer = served.post("/v1beta/models/m:generateContent", &gemini).await;
+    assert_eq!(answer.json()["candidates"][0]["content"]["parts"][0]["text"], "hello", "{}", answer.text());
+    let answer = served.post("/v1beta/models/m:streamGenerateContent?alt=sse", &gemini).await;
+    let last = events(&answer.text()).pop().unwrap();
+    assert_eq!(last["candidates"][0]["finishReason"], "STOP", "{}", answer.text());
+    assert!(answer.text().lines().all(|line| line.is_empty() || line.starts_with("data: ")));
+    let answer = served.post_with("/v1/messages", headers, &streamed.to_string()).await;
+    assert_eq!(events(&answer.text()).pop().unwrap()["type"], "error", "{}", answer.text());
+    let ledger = served.ledger().await;
+    assert!(ledger.iter().take(4).all(|line| line.usage.is_some_and(|usage| usage.output == 5)), "{ledger:?}");
+}
