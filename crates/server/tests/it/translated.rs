@@ -162,10 +162,8 @@ async fn an_agent_answers_behind_a_models_name_and_keeps_its_tools_to_itself() {
     assert!(answer.text().contains("It is 42.") && !answer.text().contains("calculate"), "{}", answer.text());
     assert!(answer.header("x-run-id").unwrap().starts_with("run_"));
     let second = upstream.received()[1].json();
-    assert!(
-        second["messages"].to_string().contains("42") && second["messages"][0]["content"] == "Be kind.",
-        "{second}"
-    );
+    let said = second["messages"].to_string();
+    assert!(said.contains("42") && said.contains("Be kind."), "{said}");
     assert_eq!(served.get("/v1/models", "").await.json()["data"][0]["id"], "house");
     let ledger = served.ledger().await;
     assert_eq!((ledger.len(), &*ledger[0].model, &*ledger[0].outcome), (1, "house", "whole"));
