@@ -271,3 +271,51 @@ fn pieces_of_a_text_are_one_message_and_pieces_of_sealed_thinking_one_thought() 
     wanted["generationConfig"] = json!({"temperature": 0.5});
     assert_eq!(onto(&body, &request, &edited), wanted);
 }
+
+/// Every value replaced by foreign ones, one at a time: a body is refused with its place, or read; and what is read comes back as
+/// it was.
+#[test]
+fn foreign_values_are_refused_or_come_back() {
+    fn places(value: &Value, path: &str, out: &mut Vec<String>) {
+        let children: Vec<(String, &Value)> = match value {
+            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+            Value::Array(list) => list.iter().enumerate().map(|(i, value)| (i.to_string(), value)).collect(),
+            _ => Vec::new(),
+        };
+        for (key, value) in children {
+            let path = format!("{path}/{key}");
+            places(value, &path, out);
+            out.push(path);
+        }
+    }
+    let (whole, env) = (body(false), Env::system());
+    let mut all = Vec::new();
+    places(&whole, "", &mut all);
+    let (mut read, mut tried) = (0, 0);
+    for place in &all {
+        for foreign in [Value::Null, json!(7), json!("x"), json!([{"a": [null]}]), json!({"a": {"b": 1}}), json!(-0.5)]
+        {
+            let mut broken = whole.clone();
+            *broken.pointer_mut(place).unwrap() = foreign.clone();
+            tried += 1;
+            let decoded = match decode_request(broken.to_string().as_bytes(), &provider(), &env) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    assert!(error.field.is_some(), "{place}: {error}");
+                    continue;
+                }
+            };
+            read += 1;
+            let dialect = Dialect::new(provider());
+            if let Ok(encoded) = encode_request_onto(&broken, &decoded.request, &decoded.request, &dialect) {
+                assert_eq!(serde_json::from_slice::<Value>(&encoded.body).unwrap(), broken, "{place}");
+            }
+            let mut edited = decoded.request.clone();
+            edited.controls.seed = Some(7);
+            if let Ok(encoded) = encode_request_onto(&broken, &decoded.request, &edited, &dialect) {
+                assert!(serde_json::from_slice::<Value>(&encoded.body).unwrap().is_object(), "{place}");
+            }
+        }
+    }
+    assert!(read * 10 > tried * 8, "{read} of {tried}");
+}
