@@ -198,13 +198,11 @@ impl Handle {
         {
             let mut known = self.state.snapshot.write().unwrap_or_else(PoisonError::into_inner);
             // Of two that read at the same time the later one stays.
-            let is_older = known.as_ref().is_some_and(|known| {
-                (known.run_version, known.mark_version) > (read.run_version, read.mark_version)
-                    && known.run_version == read.run_version
-            });
-            if !is_older {
-                *known = Some(read.clone());
+            let version = |snapshot: &Snapshot| (snapshot.run_version, snapshot.mark_version);
+            if known.as_ref().is_some_and(|known| version(known) > version(read)) {
+                return;
             }
+            *known = Some(read.clone());
         }
         if let Some(outcome) = read.run.as_ref().and_then(|run| run.outcome.as_ref()) {
             self.closed(outcome);

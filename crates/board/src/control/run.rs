@@ -36,10 +36,10 @@ pub struct BoardSpec {
     pub limits: Limits,
     /// Rules as data, which stand with the board. Where there is none here, those that stand there stay.
     pub rules: StoredRules,
-    /// The admission rule of this process.
+    /// The admission rule of this process; where there is none here, the one that it has stays.
     pub admission: Option<Arc<dyn AdmissionRule>>,
-    /// The termination predicate of this process. While it is open, other processes leave the settling of the run to those
-    /// that have one.
+    /// The termination predicate of this process; where there is none here, the one that it has stays. While the run is open,
+    /// other processes leave its settling to those that have one.
     pub termination: Option<Arc<dyn TerminationPredicate>>,
     /// Hears once how the run closed, in this process.
     pub on_closed: Option<OnClosed>,
@@ -237,10 +237,11 @@ impl Boards {
         }
         let control = self.control(id);
         {
+            // What this process has stays where nothing is given: a board is not opened to everything by being opened again.
             let mut local = control.0.state.local();
-            local.admission.clone_from(&spec.admission);
-            local.termination.clone_from(&spec.termination);
-            local.on_closed.clone_from(&spec.on_closed);
+            local.admission = spec.admission.clone().or_else(|| local.admission.take());
+            local.termination = spec.termination.clone().or_else(|| local.termination.take());
+            local.on_closed = spec.on_closed.clone().or_else(|| local.on_closed.take());
         }
         control.0.converge(spec).await?;
         Ok(control)

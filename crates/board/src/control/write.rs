@@ -20,6 +20,9 @@ use std::sync::atomic::Ordering;
 /// How often a commit is tried against others that change the board.
 pub(crate) const ATTEMPTS: usize = 64;
 
+/// How often a write with a key is tried again whose answer was lost.
+const LOST: usize = 2;
+
 /// Every how many decisions old ones are dropped.
 const DROP_EVERY: u64 = 512;
 
@@ -176,6 +179,7 @@ impl Control {
         let key = draft.key.map(|key| handle.layout().key(key));
         let mut snapshot = handle.snapshot().await?;
         let (mut is_fresh, mut is_admitted, mut idle_counts) = (false, false, true);
+        let mut lost = 0;
         for _ in 0..ATTEMPTS {
             let known = match refusal(handle, &snapshot, writer, draft) {
                 Ok(known) => known,
@@ -222,6 +226,11 @@ impl Control {
                     return Ok(WriteResult::Written(Written { sequence, version, repeated: false }));
                 }
                 Err(StoreError::Condition { index, found, .. }) => (index, found),
+                Err(error) if error.is_unknown() && key.is_some() && lost < LOST => {
+                    // If it is on the record, its key says so.
+                    lost += 1;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             match (writing.checks.get(index), found) {
