@@ -128,7 +128,6 @@ pub(crate) struct Route {
     pub(crate) on: Vec<ErrorClass>,
     pub(crate) pin: Duration,
     pub(crate) strict: bool,
-    #[expect(dead_code, reason = "agents behind a name are not answered yet; lists do not tell names apart")]
     pub(crate) kind: RouteKind,
 }
 
