@@ -29,6 +29,7 @@ pub struct BoardClient {
     shared: Arc<Shared>,
 }
 
+#[derive(Clone)]
 struct Shared {
     client: Client,
     base: Url,
@@ -57,17 +58,7 @@ impl BoardClient {
     }
 
     fn with(&self, change: impl FnOnce(&mut Shared)) -> Self {
-        let of = &*self.shared;
-        let mut shared = Shared {
-            client: of.client.clone(),
-            base: of.base.clone(),
-            board: of.board.clone(),
-            agent: of.agent.clone(),
-            token: of.token.clone(),
-            policy: of.policy,
-            timeouts: of.timeouts,
-            cancel: of.cancel.clone(),
-        };
+        let mut shared = (*self.shared).clone();
         change(&mut shared);
         BoardClient { shared: Arc::new(shared) }
     }
@@ -251,18 +242,20 @@ impl AgentBoard for BoardClient {
     async fn read_level(&self, level: &str, bounds: Bounds) -> Result<Page<Contribution>> {
         let request = self.paged(&["levels", level], bounds)?;
         let asked = self.asked(level, Some(RegionKind::Level));
-        Ok(self.read::<wire::LevelBody>(request, &asked).await?.into_page())
+        let body: wire::LevelBody = self.read(request, &asked).await?;
+        Ok(Page { items: body.contributions, has_more: body.has_more })
     }
 
     async fn read_premise(&self, premise: &str) -> Result<PremiseState> {
         let request = self.request(Method::GET, &["premises", premise])?;
         let asked = self.asked(premise, Some(RegionKind::Premise));
-        Ok(self.read::<wire::PremiseBody>(request, &asked).await?.into_state())
+        self.read(request, &asked).await
     }
 
     async fn read_board(&self, bounds: Bounds) -> Result<Page<Change>> {
         let request = self.paged(&["changes"], bounds)?;
-        Ok(self.read::<wire::ChangesBody>(request, &self.asked("", None)).await?.into_page())
+        let body: wire::ChangesBody = self.read(request, &self.asked("", None)).await?;
+        Ok(Page { items: body.changes, has_more: body.has_more })
     }
 
     async fn write(&self, request: WriteRequest) -> Result<WriteResult> {

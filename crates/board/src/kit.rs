@@ -234,10 +234,7 @@ fn is_signed(secret: &Secret, shown: &str, body: &[u8], env: &Env) -> bool {
     if now.abs_diff(seconds) > SIGNATURE_AGE.as_secs() {
         return false;
     }
-    let expected = signature(secret, seconds, body);
-    // Every byte is looked at, however early they differ.
-    let differences = expected.bytes().zip(shown.bytes()).fold(0u8, |sum, (a, b)| sum | (a ^ b));
-    expected.len() == shown.len() && differences == 0
+    Secret::new("signature", signature(secret, seconds, body)).matches(shown)
 }
 
 /// Runs an agent that asks its board's server for notifications, until it is stopped: behind a firewall, no call reaches it.

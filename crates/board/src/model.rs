@@ -70,48 +70,56 @@ impl Region {
     }
 }
 
-/// What was written to a level, at its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What was written to a level, at its place. Serialised as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contribution {
     /// Its place in the order of everything that was written to the board, from 1.
     pub sequence: u64,
     /// What was written.
     pub content: Content,
     /// Who wrote it.
+    #[serde(default)]
     pub writer: Option<Arc<str>>,
     /// When, on the store's clock.
+    #[serde(default, with = "crate::wire::instant")]
     pub written_at: Option<Timestamp>,
 }
 
-/// A write to any region, at its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A write to any region, at its place. Serialised as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Its place in the order of everything that was written to the board, from 1.
     pub sequence: u64,
     /// Which region.
     pub region: Arc<str>,
     /// The region's kind, where it is known: the wire does not carry it.
+    #[serde(skip)]
     pub kind: Option<RegionKind>,
     /// The version that it gave a premise, where it is known: the wire does not carry it.
+    #[serde(skip)]
     pub version: Option<u64>,
     /// What was written.
     pub content: Content,
     /// Who wrote it; nobody for an opening value.
+    #[serde(default)]
     pub writer: Option<Arc<str>>,
     /// When, on the store's clock.
+    #[serde(default, with = "crate::wire::instant")]
     pub written_at: Option<Timestamp>,
 }
 
-/// What a premise holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a premise holds. Serialised as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PremiseState {
-    /// The value. `null` is one.
-    pub value: Content,
     /// How often it was set.
     pub version: u64,
+    /// The value. `null` is one.
+    pub value: Content,
     /// Who set it last; nobody for an opening value.
+    #[serde(default)]
     pub writer: Option<Arc<str>>,
     /// When, on the store's clock.
+    #[serde(default, with = "crate::wire::instant")]
     pub written_at: Option<Timestamp>,
 }
 

@@ -5,12 +5,10 @@
 
 use crate::content::Content;
 use crate::error::{BoardError, Result};
-use crate::model::{Change, Contribution, Page, PremiseState, Region, RegionKind};
+use crate::model::{Change, Contribution, Region, RegionKind};
 use crate::request::{Cause, Conflict, Rejected, WriteResult, Written};
 use bytes::Bytes;
-use placet_core::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RegionsBody {
@@ -25,47 +23,16 @@ pub(crate) struct RegionBody {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct LevelBody {
-    pub(crate) contributions: Vec<ContributionBody>,
+    pub(crate) contributions: Vec<Contribution>,
     #[serde(default)]
     pub(crate) has_more: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct ContributionBody {
-    pub(crate) sequence: u64,
-    pub(crate) content: Content,
-    #[serde(default)]
-    pub(crate) writer: Option<Arc<str>>,
-    #[serde(default, with = "instant")]
-    pub(crate) written_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChangesBody {
-    pub(crate) changes: Vec<ChangeBody>,
+    pub(crate) changes: Vec<Change>,
     #[serde(default)]
     pub(crate) has_more: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct ChangeBody {
-    pub(crate) sequence: u64,
-    pub(crate) region: Arc<str>,
-    pub(crate) content: Content,
-    #[serde(default)]
-    pub(crate) writer: Option<Arc<str>>,
-    #[serde(default, with = "instant")]
-    pub(crate) written_at: Option<Timestamp>,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct PremiseBody {
-    pub(crate) version: u64,
-    pub(crate) value: Content,
-    #[serde(default)]
-    pub(crate) writer: Option<Arc<str>>,
-    #[serde(default, with = "instant")]
-    pub(crate) written_at: Option<Timestamp>,
 }
 
 /// What a client sends to write to a level. The region stands in the path; the body repeats it for those who read bodies.
@@ -137,72 +104,12 @@ impl RegionsBody {
     }
 }
 
-impl LevelBody {
-    pub(crate) fn new(page: Page<Contribution>) -> Self {
-        let body = |of: Contribution| ContributionBody {
-            sequence: of.sequence,
-            content: of.content,
-            writer: of.writer,
-            written_at: of.written_at,
-        };
-        LevelBody { contributions: page.items.into_iter().map(body).collect(), has_more: page.has_more }
-    }
-
-    pub(crate) fn into_page(self) -> Page<Contribution> {
-        let contribution = |of: ContributionBody| Contribution {
-            sequence: of.sequence,
-            content: of.content,
-            writer: of.writer,
-            written_at: of.written_at,
-        };
-        Page { items: self.contributions.into_iter().map(contribution).collect(), has_more: self.has_more }
-    }
-}
-
-impl ChangeBody {
-    pub(crate) fn new(of: Change) -> Self {
-        ChangeBody {
-            sequence: of.sequence,
-            region: of.region,
-            content: of.content,
-            writer: of.writer,
-            written_at: of.written_at,
-        }
-    }
-}
-
-impl ChangesBody {
-    pub(crate) fn new(page: Page<Change>) -> Self {
-        ChangesBody { changes: page.items.into_iter().map(ChangeBody::new).collect(), has_more: page.has_more }
-    }
-
-    pub(crate) fn into_page(self) -> Page<Change> {
-        let change = |of: ChangeBody| Change {
-            sequence: of.sequence,
-            region: of.region,
-            kind: None,
-            version: None,
-            content: of.content,
-            writer: of.writer,
-            written_at: of.written_at,
-        };
-        Page { items: self.changes.into_iter().map(change).collect(), has_more: self.has_more }
-    }
-}
-
-impl PremiseBody {
-    pub(crate) fn new(state: PremiseState) -> Self {
-        PremiseBody { version: state.version, value: state.value, writer: state.writer, written_at: state.written_at }
-    }
-
-    pub(crate) fn into_state(self) -> PremiseState {
-        PremiseState { value: self.value, version: self.version, writer: self.writer, written_at: self.written_at }
-    }
-}
-
 /// How a proposed write is answered on the wire: the status and the body.
 pub(crate) fn write_answer(result: &WriteResult) -> (u16, Vec<u8>) {
-    let json = |value: &dyn erased::Json| value.to_vec();
+    // Numbers and texts in fields always have a form in JSON.
+    fn json(body: &impl Serialize) -> Vec<u8> {
+        serde_json::to_vec(body).unwrap_or_default()
+    }
     match result {
         WriteResult::Written(written) => (if written.repeated { 200 } else { 201 }, json(written)),
         WriteResult::Conflict(conflict) => (409, json(conflict)),
@@ -287,19 +194,5 @@ pub(crate) fn read_error(status: u16, body: &[u8], asked: &Asked<'_>) -> BoardEr
             BoardError::KeyReused { key: asked.key.to_owned(), first, now: region }
         }
         _ => BoardError::Protocol { problem: format!("status {status}, {}: {}", told.error, told.detail) },
-    }
-}
-
-/// Serialising behind a reference, so that the shapes above are written in one place.
-mod erased {
-    pub(super) trait Json {
-        fn to_vec(&self) -> Vec<u8>;
-    }
-
-    impl<T: serde::Serialize> Json for T {
-        fn to_vec(&self) -> Vec<u8> {
-            // Numbers and texts in fields always have a form in JSON.
-            serde_json::to_vec(self).unwrap_or_default()
-        }
     }
 }

@@ -38,7 +38,7 @@ pub use proxy::ProxySettings;
 pub use request::{Request, Timeouts};
 pub use response::{Body, Excerpt, Response};
 pub use retry::{Attempt, RetryPolicy, Retryable, Retrying, Try, Verdict, classify, retry_after};
-pub use url::{Url, percent_decoded, percent_encoded};
+pub use url::{Url, percent_decoded, percent_decoded_bytes, percent_encoded};
 
 /// What this crate's calls answer.
 pub type Result<T, E = NetError> = std::result::Result<T, E>;

@@ -4,6 +4,7 @@ use crate::NetError;
 use base64::Engine as _;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -283,26 +284,33 @@ fn percent_encode(text: &str, into: &mut String) {
 /// The inverse of [`percent_encoded`]. What is no encoding stays as it is; bytes that are no text are replaced.
 #[must_use]
 pub fn percent_decoded(text: &str) -> String {
+    String::from_utf8_lossy(&percent_decoded_bytes(text)).into_owned()
+}
+
+/// [`percent_decoded`] for whoever has to know whether the bytes are a text.
+#[must_use]
+pub fn percent_decoded_bytes(text: &str) -> Cow<'_, [u8]> {
     let bytes = text.as_bytes();
+    if !bytes.contains(&b'%') {
+        return Cow::Borrowed(bytes);
+    }
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let code = (byte == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match code
-            .filter(|code| code.bytes().all(|b| b.is_ascii_hexdigit()))
-            .and_then(|c| u8::from_str_radix(c, 16).ok())
-        {
-            Some(value) => {
-                decoded.push(value);
+        match (byte, digit(at + 1), digit(at + 2)) {
+            // Two hexadecimal digits are less than 256.
+            (b'%', Some(high), Some(low)) => {
+                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
                 at += 3;
             }
-            None => {
+            _ => {
                 decoded.push(byte);
                 at += 1;
             }
         }
     }
-    String::from_utf8_lossy(&decoded).into_owned()
+    Cow::Owned(decoded)
 }
 
 #[cfg(test)]

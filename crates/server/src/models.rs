@@ -51,7 +51,7 @@ impl Gateway {
         principal: &Principal,
         id: &str,
     ) -> Result<Response<Body>, Refusal> {
-        let id = crate::turn::unescaped(id);
+        let id = placet_net::percent_decoded(id);
         let route = self.permitted(snapshot, principal, &id)?;
         let owner = route.targets.first().map_or("placet", |target| &*target.provider);
         // A name that only the default answers for is no model of its own.

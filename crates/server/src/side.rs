@@ -9,7 +9,7 @@ use crate::passage::Passing;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
 use crate::routing::{Asked, Target, Upstream};
-use crate::turn::{Missed, escaped, named_model, passed_query, unescaped};
+use crate::turn::{Missed, escaped, named_model, passed_query};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use placet_core::ErrorKind;
@@ -33,7 +33,9 @@ impl Gateway {
     ) -> Result<Response<Body>, Refusal> {
         let outline = Outline::read(&body)?;
         let (model, speech) = match endpoint {
-            Endpoint::GeminiCount { model } | Endpoint::GeminiEmbed { model, .. } => (unescaped(model), Speech::Gemini),
+            Endpoint::GeminiCount { model } | Endpoint::GeminiEmbed { model, .. } => {
+                (placet_net::percent_decoded(model), Speech::Gemini)
+            }
             Endpoint::CountTokens => (named_model(&outline, &body)?, Speech::AnthropicMessages),
             Endpoint::InputTokens => (named_model(&outline, &body)?, Speech::OpenaiResponses),
             _ => (named_model(&outline, &body)?, Speech::OpenaiChat),

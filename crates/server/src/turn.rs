@@ -68,7 +68,7 @@ impl Gateway {
         let speech = heading.speech;
         let outline = Outline::read(&body)?;
         let (model, stream) = match endpoint {
-            Endpoint::GeminiTurn { model, stream } => (unescaped(model), *stream),
+            Endpoint::GeminiTurn { model, stream } => (placet_net::percent_decoded(model), *stream),
             _ => (named_model(&outline, &body)?, outline.stream == Some(true)),
         };
         let route = self.permitted(&snapshot, &principal, &model)?;
@@ -395,30 +395,6 @@ pub(crate) fn escaped(name: &str) -> String {
     out.replace("..", "%2E%2E")
 }
 
-/// A name from a path.
-pub(crate) fn unescaped(name: &str) -> String {
-    if !name.contains('%') {
-        return name.to_owned();
-    }
-    let bytes = name.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let pair = bytes.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
-        match (byte, pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())) {
-            (b'%', Some(value)) => {
-                out.push(value);
-                at += 3;
-            }
-            _ => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 pub(crate) fn has_type(headers: &HeaderMap, kind: &[u8]) -> bool {
     headers
         .get(CONTENT_TYPE)
@@ -452,7 +428,7 @@ mod tests {
     fn a_name_in_a_path_is_a_name_and_nothing_else() {
         assert_eq!(escaped("gemini-4.argon"), "gemini-4.argon");
         assert_eq!(escaped("../../admin?x=#"), "%2E%2E/%2E%2E/admin%3Fx%3D%23");
-        assert_eq!(unescaped("a%2Fb%3a%zz"), "a/b:%zz");
+        assert_eq!(placet_net::percent_decoded("a%2Fb%3a%zz"), "a/b:%zz");
         assert_eq!(passed_query(Some("alt=sse&key=secret")), Some("alt=sse".into()));
         assert_eq!(passed_query(Some("key=secret")), None);
     }

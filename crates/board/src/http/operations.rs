@@ -3,7 +3,7 @@
 use super::Service;
 use super::access::{Act, Wanted};
 use super::answer::Answer;
-use super::route::{Route, percent_decoded};
+use super::route::Route;
 use crate::boards::BoardSummary;
 use crate::content::Content;
 use crate::control::{BoardSpec, Control};
@@ -18,6 +18,7 @@ use crate::wire;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use placet_core::Timestamp;
+use placet_net::percent_decoded;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -62,18 +63,18 @@ impl Asked<'_> {
             Route::ReadLevel(id, level) => {
                 self.may(Act::Read, id)?;
                 let page = self.reader(id).read_level(level, self.bounds()?).await?;
-                Ok(Answer::of(200, &wire::LevelBody::new(page)))
+                Ok(Answer::of(200, &wire::LevelBody { contributions: page.items, has_more: page.has_more }))
             }
             Route::Write(id, level) => self.write(id, level).await,
             Route::ReadPremise(id, premise) => {
                 self.may(Act::Read, id)?;
-                Ok(Answer::of(200, &wire::PremiseBody::new(self.reader(id).read_premise(premise).await?)))
+                Ok(Answer::of(200, &self.reader(id).read_premise(premise).await?))
             }
             Route::Set(id, premise) => self.set(id, premise).await,
             Route::Changes(id) => {
                 self.may(Act::Read, id)?;
                 let page = self.reader(id).read_board(self.bounds()?).await?;
-                Ok(Answer::of(200, &wire::ChangesBody::new(page)))
+                Ok(Answer::of(200, &wire::ChangesBody { changes: page.items, has_more: page.has_more }))
             }
             Route::Acknowledge(id) => self.acknowledge(id).await,
             Route::Agents(id) => {
@@ -250,7 +251,7 @@ impl Asked<'_> {
             let event = match change {
                 Ok(change) => {
                     let id = change.sequence.to_string();
-                    let data = serde_json::to_string(&wire::ChangeBody::new(change)).unwrap_or_default();
+                    let data = serde_json::to_string(&change).unwrap_or_default();
                     placet_wire::sse::SseEvent { id: Some(id), data, ..placet_wire::sse::SseEvent::default() }
                 }
                 Err(error) => {
@@ -295,7 +296,7 @@ impl Asked<'_> {
             let mut out = Vec::new();
             for change in page.items.into_iter().take_while(|change| change.sequence <= last) {
                 // Numbers and texts in fields always have a form in JSON.
-                let _ = serde_json::to_writer(&mut out, &wire::ChangeBody::new(change));
+                let _ = serde_json::to_writer(&mut out, &change);
                 out.push(b'\n');
             }
             Some((Bytes::from(out), (reader, end + 1)))
@@ -325,7 +326,7 @@ impl Asked<'_> {
         let mut pairs = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let (_, value) = pairs.find(|(key, _)| *key == name)?;
         let value = value.replace('+', " ");
-        Some(String::from_utf8_lossy(&percent_decoded(&value)).into_owned())
+        Some(percent_decoded(&value))
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, Answer> {

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use crate::name::BoardId;
-use std::borrow::Cow;
+use placet_net::percent_decoded_bytes;
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,35 +96,7 @@ fn wrong_method(method: &str, allowed: &[&str]) -> Answer {
 
 /// A percent-encoded segment as text; nothing where it is no UTF-8.
 fn decoded(segment: &str) -> Option<String> {
-    if !segment.contains('%') {
-        return Some(segment.to_owned());
-    }
-    String::from_utf8(percent_decoded(segment).into_owned()).ok()
-}
-
-/// Percent-decoded bytes. A `%` that no two digits follow stays.
-pub(super) fn percent_decoded(text: &str) -> Cow<'_, [u8]> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match (byte, digit(at + 1), digit(at + 2)) {
-            // Two hexadecimal digits are less than 256.
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    Cow::Owned(out)
+    String::from_utf8(percent_decoded_bytes(segment).into_owned()).ok()
 }
 
 #[cfg(test)]

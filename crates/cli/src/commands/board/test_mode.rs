@@ -253,7 +253,7 @@ impl Space {
             return handle.clone();
         }
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let board = percent_decoded(board);
+        let board = placet_net::percent_decoded(board);
         latest.get(&board).and_then(|name| handles.get(name)).unwrap_or(&self.plain).clone()
     }
 
@@ -317,8 +317,4 @@ fn whole(status: u16, body: &Value) -> http::Response<Body> {
     let mut response = http::Response::new(Body::Whole(body.to_string().into()));
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
     response
-}
-
-fn percent_decoded(text: &str) -> String {
-    placet_net::percent_decoded(text)
 }
