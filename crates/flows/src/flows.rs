@@ -238,6 +238,12 @@ impl Flows {
         self.0.served.iter().filter(|(_, served)| head(&served.flow).is_none()).map(|(name, _)| name.as_str())
     }
 
+    /// The names of the flows that a cron expression at their head sets off.
+    pub fn every(&self) -> impl Iterator<Item = &str> {
+        let is_every = |served: &Served| matches!(head(&served.flow), Some(TriggerKind::Every(_)));
+        self.0.served.iter().filter(move |(_, served)| is_every(served)).map(|(name, _)| name.as_str())
+    }
+
     /// The name of the flow that answers a request for this one.
     ///
     /// # Errors
@@ -307,37 +313,57 @@ impl Flows {
     /// What the store says.
     pub async fn start(&self) -> Result<()> {
         for (name, served) in &self.0.served {
-            let Some(trigger) = head(&served.flow) else { continue };
-            let job = |id: String, time: JobTime| self.0.head_job(name, id, time);
-            match trigger {
-                TriggerKind::Startup => {
-                    let id: RunId = self.0.runtime.env().new_id();
-                    self.0.scheduler.put(job(format!("startup:{name}:{id}"), JobTime::Now)?).await?;
+            let id = || -> RunId { self.0.runtime.env().new_id() };
+            match head(&served.flow) {
+                Some(TriggerKind::Startup) => {
+                    let job = self.0.head_job(name, format!("startup:{name}:{}", id()), JobTime::Now)?;
+                    self.0.scheduler.put(job).await?;
                 }
-                TriggerKind::Every(Ok(cron)) => {
-                    self.0.scheduler.put(job(format!("every:{name}"), JobTime::Every(cron.clone()))?).await?;
+                Some(TriggerKind::After(span)) => {
+                    let at = JobTime::At(self.0.runtime.env().now().plus(*span));
+                    self.0.scheduler.put(self.0.head_job(name, format!("after:{name}:{}", id()), at)?).await?;
                 }
-                TriggerKind::At(at) => {
+                _ => {}
+            }
+        }
+        self.schedule().await
+    }
+
+    /// The part of [`Flows::start`] that goes by the clock: for flows that take the place of others while serving goes on.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn schedule(&self) -> Result<()> {
+        for (name, served) in &self.0.served {
+            match head(&served.flow) {
+                Some(TriggerKind::Every(Ok(cron))) => {
+                    let job = self.0.head_job(name, format!("every:{name}"), JobTime::Every(cron.clone()))?;
+                    self.0.scheduler.put(job).await?;
+                }
+                Some(TriggerKind::At(at)) => {
                     let id = format!("once:{name}:{}", at.as_micros());
                     let mark = Key::new(self.0.runtime.tenant()).text("flow-once").text(&id);
                     let mut batch = Batch::new();
                     batch.require(Condition::absent(mark.clone())).put(mark, StoredValue::new(1, Vec::new()));
-                    self.0.scheduler.add(&mut batch, job(id, JobTime::At(*at))?)?;
+                    self.0.scheduler.add(&mut batch, self.0.head_job(name, id, JobTime::At(*at))?)?;
                     match self.0.runtime.store().commit(batch).await {
                         Ok(_) => self.0.scheduler.poke(),
                         Err(StoreError::Condition { .. }) => {}
                         Err(error) => return Err(error.into()),
                     }
                 }
-                TriggerKind::After(span) => {
-                    let id: RunId = self.0.runtime.env().new_id();
-                    let at = self.0.runtime.env().now().plus(*span);
-                    self.0.scheduler.put(job(format!("after:{name}:{id}"), JobTime::At(at))?).await?;
-                }
-                TriggerKind::Webhook(_) | TriggerKind::Every(Err(_)) => {}
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Takes out what a flow of that name does again and again: for one that is not served any more.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn unschedule(&self, name: &str) -> Result<()> {
+        Ok(self.0.scheduler.cancel(&format!("every:{name}")).await.map(drop)?)
     }
 
     /// Does what is due, until it is cancelled.

@@ -47,6 +47,15 @@ impl Trigger {
     pub fn webhook(id: impl Into<String>) -> Self {
         Trigger(TriggerKind::Webhook(id.into()))
     }
+
+    /// The id of the webhook that it waits for, if it waits for one.
+    #[must_use]
+    pub fn webhook_id(&self) -> Option<&str> {
+        match &self.0 {
+            TriggerKind::Webhook(id) => Some(id),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Trigger {

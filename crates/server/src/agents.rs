@@ -2,121 +2,22 @@
 
 use crate::account::Account;
 use crate::body::Body;
-use crate::config::{AgentEntry, CapabilityEntry, Config};
-use crate::gateway::{Gateway, OMITTED, Snapshot};
+use crate::gateway::{Gateway, Heading, OMITTED, Snapshot};
 use crate::metrics::Outcome;
+use crate::principal::Principal as Caller;
 use crate::refusal::{Refusal, status_of};
 use crate::routing::Route;
 use crate::speech::{decode_request, nobody};
 use crate::translate::{answer_head, omitted_value};
 use crate::turn::{Missed, TurnAsked};
-use http::{HeaderName, HeaderValue, Response};
-use placet_core::{Diagnose, Env, ErrorKind, Limits, RunId};
-use placet_flows::{Agent, Exchange, Flow, FlowError, Flows, Principal};
-use placet_models::SharedProvider;
-use placet_net::NetError;
-use placet_runtime::Runtime;
-use placet_store::{SharedStore, Tenant};
-use placet_tools::Grant;
-use placet_workspace::{Files, FilesOptions, WorkspaceError, calculator};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use indexmap::IndexMap;
+use placet_core::{ErrorKind, RunId};
+use placet_flows::{Exchange, FlowError, HookAnswer, Principal};
+use serde_json::Value;
 use std::sync::Arc;
 
 const RUN_ID: HeaderName = HeaderName::from_static("x-run-id");
-
-/// Why a gateway could not be put together. Everything that a configuration alone can tell has been told before.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// A provider's address or credential cannot be used.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// A capability's folder cannot be handed over.
-    #[error("the capability `{name}` cannot be handed over")]
-    Capability {
-        /// The capability's name.
-        name: String,
-        /// The error underneath.
-        #[source]
-        cause: WorkspaceError,
-    },
-    /// An agent's model cannot be asked by an agent.
-    #[error("the agent `{agent}` cannot ask the model `{model}`: its provider is only known to hand requests on")]
-    Model {
-        /// The agent's name.
-        agent: String,
-        /// The model's name.
-        model: String,
-    },
-    /// The flows are put together wrongly.
-    #[error(transparent)]
-    Flows(#[from] FlowError),
-}
-
-impl Diagnose for SetupError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Wiring
-    }
-
-    fn hints(&self) -> Vec<String> {
-        match self {
-            SetupError::Net(error) => error.hints(),
-            SetupError::Capability { cause, .. } => cause.hints(),
-            SetupError::Flows(error) => error.hints(),
-            SetupError::Model { .. } => Vec::new(),
-        }
-    }
-}
-
-/// Where agents of a configuration keep their runs.
-pub(crate) struct Ground<'g> {
-    pub(crate) env: &'g Env,
-    pub(crate) store: &'g SharedStore,
-    pub(crate) tenant: &'g Tenant,
-}
-
-/// The agents of a configuration as flows. `find` gives who answers for a model's name.
-pub(crate) fn build(
-    config: &Config,
-    ground: &Ground<'_>,
-    find: impl Fn(&str) -> Option<(SharedProvider, String)>,
-) -> Result<Option<Flows>, SetupError> {
-    if config.agents.is_empty() {
-        return Ok(None);
-    }
-    let mut runtime = Runtime::builder(ground.env.clone(), ground.store.clone()).tenant(ground.tenant.clone());
-    let mut flows = Vec::new();
-    for (name, entry) in &config.agents {
-        let missing = || SetupError::Model { agent: name.clone(), model: entry.model.clone() };
-        let (provider, model) = find(&entry.model).ok_or_else(missing)?;
-        runtime = runtime.provider(provider.clone());
-        flows.push(Flow::agent(agent(config, entry, ground.env, (provider, model))?).named(name.clone()));
-    }
-    let builder = Flows::builder(runtime.build());
-    Ok(Some(flows.into_iter().fold(builder, placet_flows::FlowsBuilder::flow).build()?))
-}
-
-fn agent(config: &Config, entry: &AgentEntry, env: &Env, model: (SharedProvider, String)) -> Result<Agent, SetupError> {
-    let limits = Limits { rounds: entry.max_rounds, ..Limits::default() };
-    let mut agent = Agent::new().model(model).limits(limits);
-    if let Some(instructions) = &entry.instructions {
-        agent = agent.role(instructions.clone());
-    }
-    for name in &entry.capabilities {
-        let grant: Grant = match config.capabilities.get(name) {
-            Some(CapabilityEntry::Files { root, writable }) => {
-                let options = if *writable { FilesOptions::new().writable() } else { FilesOptions::new() };
-                let opened = Files::open(env, root, options);
-                let files = opened.map_err(|cause| SetupError::Capability { name: name.clone(), cause })?;
-                Arc::new(files).capability().into()
-            }
-            Some(CapabilityEntry::Calculator) => calculator().into(),
-            // The configuration has been checked.
-            None => continue,
-        };
-        agent = agent.grant(grant);
-    }
-    Ok(agent)
-}
 
 impl Gateway {
     /// Lets an agent answer.
@@ -168,6 +69,45 @@ impl Gateway {
         Ok(response)
     }
 
+    /// Calls a webhook: what follows it answers as text, or is done behind the caller's back.
+    pub(crate) async fn hook(
+        &self,
+        snapshot: &Snapshot,
+        heading: &Heading,
+        id: &str,
+        principal: &Caller,
+        body: &[u8],
+    ) -> Result<Response<Body>, Refusal> {
+        let payload = match body.trim_ascii() {
+            [] => Value::Null,
+            body => serde_json::from_slice(body).map_err(|error| {
+                let message = format!("the body is no JSON: {error}");
+                Refusal::new(400, ErrorKind::InvalidRequest, message)
+            })?,
+        };
+        let metadata = metadata(&heading.headers);
+        let unknown =
+            || Refusal::not_found(format!("there is no webhook {:?}", id.chars().take(64).collect::<String>()));
+        for flows in self.flows.iter().chain(&snapshot.flows) {
+            let principal = Principal::new(&*principal.key);
+            match flows.hook(id, principal, payload.clone(), metadata.clone()).await {
+                Err(FlowError::UnknownHook { .. }) => {}
+                Err(error) => return Err(told(&error)),
+                Ok(HookAnswer::Answer(answer)) => {
+                    let turn = answer.collect().await.map_err(|error| told(&error))?;
+                    return Ok(crate::gateway::text(turn.text()));
+                }
+                Ok(HookAnswer::Accepted(job)) => {
+                    let mut response = crate::gateway::json(&serde_json::json!({"accepted": job}));
+                    *response.status_mut() = StatusCode::ACCEPTED;
+                    return Ok(response);
+                }
+                Ok(_) => {}
+            }
+        }
+        Err(unknown())
+    }
+
     async fn agent_answer(
         self: &Arc<Self>,
         snapshot: &Snapshot,
@@ -185,6 +125,7 @@ impl Gateway {
         request.model = route.name.to_string();
         account.tools = request.tools.iter().map(|tool| tool.name.as_str().to_owned()).collect();
         let mut exchange = Exchange::new(request).from(Principal::new(key));
+        exchange.metadata = metadata(&asked.headers);
         if let Some(run) = asked.headers.get(&RUN_ID) {
             let run = run.to_str().ok().and_then(|run| RunId::parse(run).ok());
             let wrong = || {
@@ -210,4 +151,15 @@ fn told(error: &FlowError) -> Refusal {
     let mut refusal = Refusal::new(status_of(&shown), shown.kind.clone(), shown.message);
     refusal.code = shown.code;
     refusal
+}
+
+/// What flows are told of a request's headers: the first value of each, and nothing that lets anybody in anywhere.
+fn metadata(headers: &HeaderMap) -> IndexMap<String, String> {
+    let mut metadata = IndexMap::new();
+    for (name, value) in headers {
+        if let (false, Ok(value)) = (placet_net::is_sensitive_header(name), value.to_str()) {
+            metadata.entry(name.as_str().to_owned()).or_insert_with(|| value.to_owned());
+        }
+    }
+    metadata
 }

@@ -1,8 +1,10 @@
 //! The configuration: what `placet.toml` says, checked whole.
 
 mod document;
+mod flows;
 mod reader;
 
+pub use flows::{AgentEntry, FlowEntry, StepEntry};
 pub use reader::Problem;
 
 use indexmap::IndexMap;
@@ -42,6 +44,8 @@ pub struct Config {
     pub capabilities: IndexMap<String, CapabilityEntry>,
     /// Agents behind names of models.
     pub agents: IndexMap<String, AgentEntry>,
+    /// Flows of agents: behind names of models, or set off by triggers.
+    pub flows: IndexMap<String, FlowEntry>,
     /// The model that answers for names that nothing else has.
     pub default_model: Option<String>,
     /// Whether a model of any provider may be asked for by its own name, without an entry.
@@ -248,22 +252,6 @@ pub enum CapabilityEntry {
     Calculator,
 }
 
-/// An agent behind a model's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AgentEntry {
-    /// The model it asks: a name of `models` or `routes`, or a reference.
-    pub model: String,
-    /// What it is told before everything else.
-    pub instructions: Option<String>,
-    /// The capabilities it is handed.
-    pub capabilities: Vec<String>,
-    /// How many rounds of its own tools it may take.
-    pub max_rounds: u32,
-    /// Its line.
-    pub line: usize,
-}
-
 /// A configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -340,6 +328,7 @@ impl Default for Config {
             routes: IndexMap::new(),
             capabilities: IndexMap::new(),
             agents: IndexMap::new(),
+            flows: IndexMap::new(),
             default_model: None,
             open: true,
             strict: false,

@@ -26,6 +26,8 @@ pub(crate) enum Endpoint<'p> {
     Model { id: &'p str, gemini: bool },
     /// A kept answer (Responses).
     Response { id: &'p str, action: ResponseAction },
+    /// A webhook of a flow.
+    Hook { id: &'p str },
     /// Whether the process is alive.
     Health,
     /// Whether it can serve.
@@ -102,6 +104,9 @@ pub(crate) fn endpoint<'p>(method: &Method, path: &'p str) -> Endpoint<'p> {
     if let Some(rest) = rest.strip_prefix("models/").filter(|_| has_version) {
         return model(method, rest, is_beta);
     }
+    if let Some(id) = rest.strip_prefix("hooks/").filter(|id| has_version && !id.is_empty()) {
+        return post(method, Endpoint::Hook { id });
+    }
     if let Some(rest) = rest.strip_prefix("responses/").filter(|_| has_version) {
         return response(method, rest);
     }
@@ -165,6 +170,7 @@ mod tests {
             (&get, "/v1/models/meta/llama:4", Endpoint::Model { id: "meta/llama:4", gemini: false }),
             (&get, "/v1/responses/resp_1", Endpoint::Response { id: "resp_1", action: ResponseAction::Retrieve }),
             (&post, "/v1/responses/resp_1/cancel", Endpoint::Response { id: "resp_1", action: ResponseAction::Cancel }),
+            (&post, "/v1/hooks/doorbell", Endpoint::Hook { id: "doorbell" }),
             (&get, "/v1/chat/completions", Endpoint::Method("POST")),
             (&post, "/healthz", Endpoint::Method("GET, HEAD")),
             (&get, "/", Endpoint::Unknown),

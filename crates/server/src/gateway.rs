@@ -1,11 +1,11 @@
 //! The gateway: from a request to its answer.
 
 use crate::account::RequestId;
-use crate::agents::{Ground, SetupError};
 use crate::body::{self, Body, Bounds};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, StepEntry};
 use crate::door::Door;
 use crate::endpoint::{Endpoint, endpoint};
+use crate::flows::{Ground, SetupError, Working};
 use crate::ledger::Ledger;
 use crate::limiter::{Limiter, Unlimited};
 use crate::metrics::Metrics;
@@ -39,6 +39,8 @@ pub(crate) struct Snapshot {
     pub(crate) config: Config,
     pub(crate) routing: Routing,
     pub(crate) flows: Option<Flows>,
+    /// Taken when the gateway closes.
+    working: std::sync::Mutex<Option<Working>>,
     door: Door,
     keys: Keys,
 }
@@ -107,8 +109,9 @@ impl Gateway {
     /// [`SetupError`] where a provider's address or credential, or an agent's capability, cannot be used.
     pub fn new(config: Config, parts: Parts) -> Result<Arc<Self>, SetupError> {
         let metrics = Arc::new(Metrics::default());
-        let ground = Ground { env: &parts.env, store: &parts.store, tenant: &parts.tenant };
-        let snapshot = Snapshot::new(config, &parts.client, &metrics, parts.flows.as_ref(), &ground)?;
+        let ground = Ground { env: &parts.env, client: &parts.client, store: &parts.store, tenant: &parts.tenant };
+        let snapshot = Snapshot::new(config, &metrics, parts.flows.as_ref(), &ground)?;
+        snapshot.begin(&parts.env, None);
         let (ledger, task) = Ledger::open(parts.store.clone(), &parts.tenant, &parts.env);
         Ok(Arc::new(Gateway {
             places: Arc::new(Semaphore::new(snapshot.config.limits.requests)),
@@ -159,8 +162,10 @@ impl Gateway {
         note("limits.connections", new.connections != old.connections);
         note("limits.requests", new.requests != old.requests);
         note("limits.header", new.header != old.header);
-        let ground = Ground { env: &self.env, store: &self.store, tenant: &self.tenant };
-        let snapshot = Snapshot::new(config, &self.client, &self.metrics, self.flows.as_ref(), &ground)?;
+        let ground = Ground { env: &self.env, client: &self.client, store: &self.store, tenant: &self.tenant };
+        let snapshot = Snapshot::new(config, &self.metrics, self.flows.as_ref(), &ground)?;
+        before.finish();
+        snapshot.begin(&self.env, Some(&before));
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
         self.lists.forget();
         Ok(notes)
@@ -183,6 +188,7 @@ impl Gateway {
 
     /// Writes what waits. Afterwards nothing more is recorded.
     pub async fn close(&self) {
+        self.snapshot().finish();
         self.ledger.close();
         let task = self.ledger_task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
@@ -261,6 +267,13 @@ impl Gateway {
             Endpoint::Models { .. } => self.list_models(&snapshot, heading.speech, &principal, &uri).await,
             Endpoint::Model { id, .. } => self.one_model(&snapshot, heading.speech, &principal, id).await,
             Endpoint::Response { id, action } => self.kept(heading, &principal, id, action).await,
+            Endpoint::Hook { id } => {
+                let place = self.place(&snapshot).await?;
+                let body = self.read(&snapshot, heading, body).await?;
+                let answered = self.hook(&snapshot, heading, id, &principal, &body).await;
+                drop(place);
+                answered
+            }
             Endpoint::Metrics if snapshot.config.metrics => {
                 let figures = self.metrics.write((self.ledger.written(), self.ledger.dropped()));
                 let mut response = text(figures);
@@ -377,15 +390,32 @@ pub(crate) fn json(value: &serde_json::Value) -> Response<Body> {
 impl Snapshot {
     fn new(
         config: Config,
-        client: &Client,
         metrics: &Arc<Metrics>,
         own: Option<&Flows>,
         ground: &Ground<'_>,
     ) -> Result<Self, SetupError> {
-        let names: Vec<&str> = own.into_iter().flat_map(Flows::names).collect();
-        let routing = Routing::new(&config, client, metrics, names.into_iter())?;
-        let flows = crate::agents::build(&config, ground, |model| routing.asker(model))?;
-        Ok(Snapshot { door: Door::new(&config), keys: Keys::new(&config), routing, flows, config })
+        // Flows that only a trigger sets off are nobody's model.
+        let is_asked = |name: &&String| !matches!(config.flows[*name].steps.first(), Some(StepEntry::Trigger(_)));
+        let configured = config.flows.keys().filter(is_asked).map(String::as_str);
+        let names: Vec<&str> = own.into_iter().flat_map(Flows::names).chain(configured).collect();
+        let routing = Routing::new(&config, ground.client, metrics, names.into_iter())?;
+        let flows = crate::flows::build(&config, ground, |model| routing.asker(model))?;
+        let (door, keys) = (Door::new(&config), Keys::new(&config));
+        Ok(Snapshot { door, keys, routing, flows, working: std::sync::Mutex::new(None), config })
+    }
+
+    /// Begins to do what triggers and answers of its flows leave behind.
+    fn begin(&self, env: &Env, before: Option<&Snapshot>) {
+        let before = before.map(|before| before.flows.as_ref());
+        if let Some(flows) = &self.flows {
+            let working = Working::begin(env, flows.clone(), before.flatten());
+            *self.working.lock().unwrap_or_else(PoisonError::into_inner) = Some(working);
+        }
+    }
+
+    /// Leaves the rest of that work to whoever comes next.
+    fn finish(&self) {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -17,6 +17,7 @@ mod coding;
 mod config;
 mod door;
 mod endpoint;
+mod flows;
 mod gateway;
 mod headers;
 mod kept;
@@ -37,12 +38,12 @@ mod translate;
 mod turn;
 mod vendors;
 
-pub use agents::SetupError;
 pub use body::{Body, Broken, Pieces};
 pub use config::{
-    AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, KeyEntry, Limits, ModelEntry, Problem,
-    ProviderEntry, RouteEntry, Strategy, TargetEntry,
+    AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, FlowEntry, KeyEntry, Limits, ModelEntry,
+    Problem, ProviderEntry, RouteEntry, StepEntry, Strategy, TargetEntry,
 };
+pub use flows::SetupError;
 pub use gateway::{Gateway, Parts, ReloadError, Served, ServedFrom, reload};
 pub use ledger::{Ledger, LedgerLine, read_ledger};
 pub use limiter::{Asked, Limiter, Reservation, Spent, Unlimited};

@@ -26,6 +26,7 @@ pub struct Upstream {
 struct State {
     answers: Mutex<VecDeque<Answer>>,
     received: Mutex<Vec<Received>>,
+    arrived: watch::Sender<usize>,
     connections: watch::Sender<usize>,
     /// How often a client closed a connection while an answer was on its way.
     hung_up: watch::Sender<usize>,
@@ -147,6 +148,7 @@ impl Upstream {
         let state = Arc::new(State {
             answers: Mutex::new(answers.into_iter().collect()),
             received: Mutex::default(),
+            arrived: watch::Sender::new(0),
             connections: watch::Sender::new(0),
             hung_up: watch::Sender::new(0),
             env: env.clone(),
@@ -183,6 +185,12 @@ impl Upstream {
         lock(&self.state.received).clone()
     }
 
+    /// Waits until it has received this many requests in all.
+    pub async fn arrived(&self, times: usize) {
+        let mut counter = self.state.arrived.subscribe();
+        let _ = counter.wait_for(|count| *count >= times).await;
+    }
+
     /// How many connections were opened.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -206,6 +214,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(request) = receive(&mut stream, &mut buffer).await? {
         lock(&state.received).push(request);
+        state.arrived.send_modify(|count| *count += 1);
         let answer = lock(&state.answers).pop_front();
         let answer =
             answer.unwrap_or_else(|| Answer::json(599, &json!({"error": {"message": "the mock has no more answers"}})));

@@ -22,20 +22,22 @@ pub(crate) fn check(house: &House, args: &CheckArgs) -> Done {
         Ok(config) if output.json => {
             output.json_line(&serde_json::json!({
                 "ok": true, "file": file, "providers": config.providers.len(), "models": config.models.len(),
-                "routes": config.routes.len(), "agents": config.agents.len(), "keys": config.keys.len(),
+                "routes": config.routes.len(), "agents": config.agents.len(), "flows": config.flows.len(),
+                "keys": config.keys.len(),
             }));
             Ok(())
         }
         Ok(config) => {
             let what = file.map_or_else(|| "what the environment knows".to_owned(), |file| file.display().to_string());
             output.line(&format!(
-                "{} {}: {} providers, {} models, {} routes, {} agents, {} keys",
+                "{} {}: {} providers, {} models, {} routes, {} agents, {} flows, {} keys",
                 output.paint(Tone::Good, "good"),
                 printable(&what),
                 config.providers.len(),
                 config.models.len(),
                 config.routes.len(),
                 config.agents.len(),
+                config.flows.len(),
                 config.keys.len()
             ));
             Ok(())

@@ -1,9 +1,9 @@
 //! From a document to a [`Config`].
 
-use super::reader::{At, Element, Problem, Reading, Table, secret};
+use super::flows::{check_flows, read_agents, read_flows};
+use super::reader::{Element, Problem, Reading, Table, plain, secret};
 use super::{
-    AgentEntry, CapabilityEntry, Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy,
-    TargetEntry,
+    CapabilityEntry, Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy, TargetEntry,
 };
 use crate::local::LOCAL_PROVIDERS;
 use crate::vendors::speeches;
@@ -97,8 +97,11 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     config.routes = read_routes(reading, top);
     config.capabilities = read_capabilities(top, base);
     config.agents = read_agents(reading, top);
+    config.flows = read_flows(reading, top);
     top.unknown();
-    config.open = open.unwrap_or(config.models.is_empty() && config.routes.is_empty() && config.agents.is_empty());
+    config.open = open.unwrap_or(
+        config.models.is_empty() && config.routes.is_empty() && config.agents.is_empty() && config.flows.is_empty(),
+    );
     if config.keys.is_empty() && !config.listen.ip().is_loopback() {
         let hint = "add a key with [keys.NAME], or listen on 127.0.0.1".to_owned();
         let problem = format!("{} can be reached from other machines, and no key is set", config.listen);
@@ -106,10 +109,6 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     }
     check_references(reading, top, &config);
     config
-}
-
-fn plain(texts: Option<Vec<At<String>>>) -> Vec<String> {
-    texts.unwrap_or_default().into_iter().map(|text| text.value).collect()
 }
 
 /// An address, with `localhost` as its name and a port alone allowed.
@@ -449,26 +448,6 @@ fn read_capabilities(top: &Table<'_, '_>, base: &Path) -> IndexMap<String, Capab
     capabilities
 }
 
-fn read_agents(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, AgentEntry> {
-    let mut agents = IndexMap::new();
-    for (name, table) in top.named("agents") {
-        let model = table.text("model");
-        if model.is_none() {
-            table.wrong(name.at, "model", "it is missing, expected the model that the agent asks", None);
-        }
-        let entry = AgentEntry {
-            model: model.map(|text| text.value).unwrap_or_default(),
-            instructions: table.text("instructions").map(|text| text.value),
-            capabilities: plain(table.texts("capabilities")),
-            max_rounds: table.count("max_rounds", 1).and_then(|rounds| u32::try_from(rounds).ok()).unwrap_or(8),
-            line: reading.line(name.at),
-        };
-        table.finish();
-        agents.insert(name.value, entry);
-    }
-    agents
-}
-
 /// Names that stand for each other must be there.
 fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config) {
     let places = top.places();
@@ -510,21 +489,19 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
         }
     }
     for (name, agent) in &config.agents {
-        check_model("agents", name, "model", &agent.model, true);
-        for capability in &agent.capabilities {
-            if !config.capabilities.contains_key(capability) {
-                let problem = format!("there is no capability {capability:?}");
-                let hint = format!("add [capabilities.{capability}]");
-                reading.problem(at("agents", name), format!("agents.{name}.capabilities"), problem, Some(hint));
-            }
-        }
-        if config.models.contains_key(name) || config.routes.contains_key(name) {
-            let problem = "a model or route has the same name";
-            reading.problem(at("agents", name), format!("agents.{name}"), problem, Some("rename one of them".into()));
+        if let Some(model) = &agent.model {
+            check_model("agents", name, "model", model, true);
         }
     }
+    for (name, flow) in &config.flows {
+        if let Some(model) = &flow.model {
+            check_model("flows", name, "model", model, true);
+        }
+    }
+    check_flows(reading, top, config);
     if let Some(model) = &config.default_model
         && !config.agents.contains_key(model)
+        && !config.flows.contains_key(model)
     {
         check_model("server", "default_model", "default_model", model, true);
     }

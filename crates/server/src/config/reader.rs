@@ -365,6 +365,11 @@ pub(super) fn secret(
     }
 }
 
+/// Texts without their places.
+pub(super) fn plain(texts: Option<Vec<At<String>>>) -> Vec<String> {
+    texts.unwrap_or_default().into_iter().map(|text| text.value).collect()
+}
+
 /// Reads `250ms`, `90s`, `5m`, `1h`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();

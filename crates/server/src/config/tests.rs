@@ -56,6 +56,19 @@ kind = "calculator"
 model = "safe"
 instructions = "Be kind."
 capabilities = ["sums"]
+
+[agents.cheap]
+tags = ["cheap"]
+
+[agents.any]
+
+[flows.desk]
+steps = ["any", { all = ["house", { one = ["cheap", "any"] }] }, { respond = true }, { notify = "http://127.0.0.1:9/x" }]
+model = "safe"
+durable = { retries = 5 }
+
+[flows.morning]
+steps = [{ every = "0 8 * * MON-FRI", zone = "Europe/Zurich" }, "desk"]
 "#;
 
 #[test]
@@ -73,6 +86,17 @@ fn a_whole_configuration_is_read() {
     assert_eq!(config.routes["safe"].targets[1].weight, 3);
     assert_eq!(config.agents["house"].max_rounds, 8);
     assert!(!config.open && !config.strict);
+    assert_eq!(
+        (config.agents["cheap"].tags.as_slice(), &config.agents["any"].model),
+        (&["cheap".to_owned()][..], &None)
+    );
+    let desk = &config.flows["desk"];
+    assert_eq!((desk.steps.len(), desk.durable.unwrap().retries), (4, 5));
+    let named = |name: &str| StepEntry::Named(name.to_owned());
+    let one = StepEntry::One(vec![named("cheap"), named("any")]);
+    assert_eq!(desk.steps[1], StepEntry::All(vec![named("house"), one]));
+    let morning = placet_flows::Trigger::every("0 8 * * MON-FRI", "Europe/Zurich");
+    assert_eq!(config.flows["morning"].steps[0], StepEntry::Trigger(morning));
     assert!(!format!("{config:?}").contains("sk-1"));
 }
 
@@ -130,6 +154,53 @@ body = "many"
     assert!(!shown.contains("sk-secret"), "{shown}");
     let lines: Vec<usize> = error.problems.iter().map(|problem| problem.line).collect();
     assert!(lines.is_sorted());
+}
+
+#[test]
+fn what_is_wrong_with_agents_and_flows_is_told() {
+    let text = r#"
+[agents.lost]
+
+[agents.both]
+model = "echo:echo"
+tags = ["x"]
+
+[flows.empty]
+
+[flows.a]
+steps = ["both", "nobody", { all = [] }, { all = ["both", { respond = true }] }]
+
+[flows.loop]
+steps = ["back"]
+
+[flows.back]
+steps = ["both", "loop"]
+
+[flows.late]
+steps = [{ every = "never", zone = "Mars" }, { at = "tomorrow" }, { what = 1 }, { after = "1m", respond = true }, { webhook = "a b" }]
+
+[flows.both]
+steps = ["lost"]
+"#;
+    let shown = parse(text).unwrap_err().to_string();
+    for what in [
+        "line 2: `agents.lost.model`",
+        "line 5: `agents.both.model`: there are `tags` too",
+        "`agents.both.tags`: no model of this file has all of the tags x",
+        "line 8: `flows.empty.steps`",
+        "no agent and no flow \"nobody\"",
+        "steps[2].all`: expected at least one member",
+        "beside others that run at the same time",
+        "comes to itself again: loop → back → loop",
+        "steps[0].every`",
+        "\"tomorrow\" is no instant",
+        "it says nothing to do",
+        "it says several things to do",
+        "\"a b\" is no id of a webhook",
+        "line 22: `flows.both`: a model, route or agent has the same name",
+    ] {
+        assert!(shown.contains(what), "{what}\n{shown}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use placet_core::Env;
 use placet_net::{Client, ClientOptions};
+use placet_runtime::schedule::Scheduler;
 use placet_server::{Config, Gateway, LedgerLine, Listener, Parts, read_ledger};
 use placet_store::{MemoryStore, SharedStore, Tenant};
 use std::net::SocketAddr;
@@ -19,12 +20,16 @@ pub(crate) struct Served {
     task: Option<placet_core::env::Task>,
 }
 
-pub(crate) async fn serve(config: &str) -> Served {
-    let env = Env::system();
+pub(crate) fn served_config(config: &str) -> Config {
     let config = format!("[server]\nlisten = \"127.0.0.1:0\"\n{config}");
     let lookup: placet_models::Lookup =
         Arc::new(|name: &str| (name == "SECRET").then(|| "sk-very-secret-value".to_owned()));
-    let config = Config::parse(&config, "test", Path::new("."), &lookup).unwrap();
+    Config::parse(&config, "test", Path::new("."), &lookup).unwrap()
+}
+
+pub(crate) async fn serve(config: &str) -> Served {
+    let env = Env::system();
+    let config = served_config(config);
     let listener = Listener::bind(config.listen).await.unwrap();
     let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
     let parts = Parts {
@@ -49,6 +54,20 @@ impl Served {
         self.stop.cancel();
         self.task.take().unwrap().join().await.unwrap();
         read_ledger(&self.store, &Tenant::new("test"), 0, 1000).await.unwrap().1
+    }
+
+    /// How many jobs are scheduled whose ids begin so.
+    pub(crate) async fn jobs(&self, beginning: &str) -> usize {
+        let scheduler = Scheduler::builder(Env::system(), self.store.clone(), Tenant::new("test")).build();
+        let jobs = scheduler.list(None, 100).await.unwrap();
+        jobs.iter().filter(|job| job.job.id.starts_with(beginning)).count()
+    }
+
+    /// Waits until there are this many.
+    pub(crate) async fn jobs_until(&self, beginning: &str, count: usize) {
+        while self.jobs(beginning).await != count {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) fn stop(&self) {

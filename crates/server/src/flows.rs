@@ -1,0 +1,244 @@
+//! The agents and flows of a configuration, put together; and the work that triggers and answers leave behind.
+
+use crate::config::{AgentEntry, CapabilityEntry, Config, StepEntry};
+use placet_core::{Diagnose, Env, ErrorKind, Limits};
+use placet_flows::{Agent, Flow, FlowError, Flows, ModelSpec, Models, Notice, Notify};
+use placet_models::SharedProvider;
+use placet_net::{Client, NetError, Request, Timeouts, Url};
+use placet_runtime::Runtime;
+use placet_store::{SharedStore, Tenant};
+use placet_tools::Grant;
+use placet_workspace::{Files, FilesOptions, WorkspaceError, calculator};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How long a notification may take.
+const NOTIFIED: Duration = Duration::from_secs(30);
+
+/// Why a gateway could not be put together. Everything that a configuration alone can tell has been told before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// A provider's address or credential cannot be used.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A capability's folder cannot be handed over.
+    #[error("the capability `{name}` cannot be handed over")]
+    Capability {
+        /// The capability's name.
+        name: String,
+        /// The error underneath.
+        #[source]
+        cause: WorkspaceError,
+    },
+    /// An agent's model cannot be asked by an agent.
+    #[error("the agent `{agent}` cannot ask the model `{model}`: its provider is only known to hand requests on")]
+    Model {
+        /// The agent's name.
+        agent: String,
+        /// The model's name.
+        model: String,
+    },
+    /// The flows are put together wrongly.
+    #[error(transparent)]
+    Flows(#[from] FlowError),
+}
+
+impl Diagnose for SetupError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Wiring
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            SetupError::Net(error) => error.hints(),
+            SetupError::Capability { cause, .. } => cause.hints(),
+            SetupError::Flows(error) => error.hints(),
+            SetupError::Model { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What the flows of a configuration are put together with.
+pub(crate) struct Ground<'g> {
+    pub(crate) env: &'g Env,
+    pub(crate) client: &'g Client,
+    pub(crate) store: &'g SharedStore,
+    pub(crate) tenant: &'g Tenant,
+}
+
+/// Who answers for a model, and the provider's name of it.
+type Found = (SharedProvider, String);
+
+/// The agents and flows of a configuration, by their names. `find` gives who answers for a model's name.
+pub(crate) fn build(
+    config: &Config,
+    ground: &Ground<'_>,
+    find: impl Fn(&str) -> Option<Found>,
+) -> Result<Option<Flows>, SetupError> {
+    if config.agents.is_empty() && config.flows.is_empty() {
+        return Ok(None);
+    }
+    let runtime = Runtime::builder(ground.env.clone(), ground.store.clone()).tenant(ground.tenant.clone()).build();
+    let house = House { config, ground, find };
+    let mut builder = Flows::builder(runtime).models(house.models());
+    for (name, entry) in &config.agents {
+        builder = builder.flow(Flow::agent(house.agent(name, entry)?).named(name.clone()));
+    }
+    for (name, entry) in &config.flows {
+        let named = house.flow(name)?.named(name.clone());
+        builder = builder.flow(match entry.durable {
+            Some(durable) => named.durable(durable),
+            None => named,
+        });
+    }
+    Ok(Some(builder.build()?))
+}
+
+struct House<'h, F> {
+    config: &'h Config,
+    ground: &'h Ground<'h>,
+    find: F,
+}
+
+impl<F: Fn(&str) -> Option<Found>> House<'_, F> {
+    /// The models of the file with their tags. One that only hands requests on is not among them.
+    fn models(&self) -> Models {
+        let mut models = Models::new();
+        for (name, entry) in &self.config.models {
+            if let Some(spec) = self.spec(name) {
+                models = models.register(spec, entry.tags.clone());
+            }
+        }
+        match self.config.default_model.as_deref().and_then(|name| self.spec(name)) {
+            Some(spec) => models.default_model(spec),
+            None => models,
+        }
+    }
+
+    fn spec(&self, name: &str) -> Option<ModelSpec> {
+        let spec = ModelSpec::new((self.find)(name)?);
+        let price = self.config.models.get(name).and_then(|entry| entry.price);
+        Some(price.map_or(spec.clone(), |price| spec.with_price(price)))
+    }
+
+    /// `asks`: the agent or flow that names the model.
+    fn named_spec(&self, asks: &str, model: &str) -> Result<ModelSpec, SetupError> {
+        self.spec(model).ok_or_else(|| SetupError::Model { agent: asks.to_owned(), model: model.to_owned() })
+    }
+
+    fn agent(&self, name: &str, entry: &AgentEntry) -> Result<Agent, SetupError> {
+        let limits = Limits { rounds: entry.max_rounds, ..Limits::default() };
+        let mut agent = Agent::new().limits(limits);
+        if let Some(model) = &entry.model {
+            agent = agent.model(self.named_spec(name, model)?);
+        } else if !entry.tags.is_empty() {
+            agent = agent.model(ModelSpec::tagged(entry.tags.clone()));
+        }
+        if let Some(instructions) = &entry.instructions {
+            agent = agent.role(instructions.clone());
+        }
+        for name in &entry.capabilities {
+            let grant: Grant = match self.config.capabilities.get(name) {
+                Some(CapabilityEntry::Files { root, writable }) => {
+                    let options = if *writable { FilesOptions::new().writable() } else { FilesOptions::new() };
+                    let opened = Files::open(self.ground.env, root, options);
+                    let files = opened.map_err(|cause| SetupError::Capability { name: name.clone(), cause })?;
+                    Arc::new(files).capability().into()
+                }
+                Some(CapabilityEntry::Calculator) => calculator().into(),
+                // The configuration has been checked.
+                None => continue,
+            };
+            agent = agent.grant(grant);
+        }
+        Ok(agent)
+    }
+
+    /// The flow of that name. The configuration has been checked: none comes to itself again.
+    fn flow(&self, name: &str) -> Result<Flow, SetupError> {
+        let Some(entry) = self.config.flows.get(name) else {
+            return Ok(match self.config.agents.get(name) {
+                Some(entry) => Flow::agent(self.agent(name, entry)?).with_id(name),
+                None => Flow::all([]),
+            });
+        };
+        let mut steps = entry.steps.iter();
+        let first = steps.next().map_or_else(|| Ok(Flow::all([])), |step| self.step(step))?;
+        let flow = steps.try_fold(first, |flow, step| Ok::<_, SetupError>(flow.next(self.step(step)?)))?;
+        Ok(match &entry.model {
+            Some(model) => flow.with_model(self.named_spec(name, model)?),
+            None => flow,
+        })
+    }
+
+    fn step(&self, step: &StepEntry) -> Result<Flow, SetupError> {
+        Ok(match step {
+            StepEntry::Named(name) => self.flow(name)?,
+            StepEntry::All(members) => Flow::all(self.members(members)?),
+            StepEntry::One(members) => Flow::one(self.members(members)?),
+            StepEntry::Group(members) => Flow::group(self.members(members)?),
+            StepEntry::Respond => Flow::respond(),
+            StepEntry::Notify(url) => {
+                Flow::notify(Posting { client: self.ground.client.clone(), url: Url::parse(url)? })
+            }
+            StepEntry::Trigger(trigger) => Flow::trigger(trigger.clone()),
+        })
+    }
+
+    fn members(&self, members: &[StepEntry]) -> Result<Vec<Flow>, SetupError> {
+        members.iter().map(|member| self.step(member)).collect()
+    }
+}
+
+/// Posts notifications as JSON: `{"text", "run", "key"}`, the key also as the header `idempotency-key`.
+struct Posting {
+    client: Client,
+    url: Url,
+}
+
+#[async_trait::async_trait]
+impl Notify for Posting {
+    async fn notify(&self, notice: Notice) -> placet_flows::Result<()> {
+        let body = serde_json::json!({"text": notice.text, "run": notice.run, "key": notice.key});
+        let request = Request::post_json(self.url.clone(), body.to_string())
+            .timeouts(Timeouts::default().within(NOTIFIED))
+            .header("idempotency-key", &notice.key)
+            .map_err(FlowError::handler)?;
+        let response = self.client.send(request, &CancellationToken::new()).await.map_err(FlowError::handler)?;
+        if response.status.is_success() {
+            return Ok(());
+        }
+        Err(FlowError::handler(format!("the notification was answered with {}", response.status)))
+    }
+}
+
+/// Does what triggers and answers leave behind, for as long as it is held.
+pub(crate) struct Working(#[expect(dead_code, reason = "it acts when it is dropped")] DropGuard);
+
+impl Working {
+    /// `before`: the flows whose place these take, if serving has begun with others.
+    pub(crate) fn begin(env: &Env, flows: Flows, before: Option<&Flows>) -> Self {
+        let stop = CancellationToken::new();
+        let gone: Vec<String> = before
+            .map(|before| before.every().filter(|name| !flows.every().any(|kept| kept == *name)).map(str::to_owned))
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        let (cancel, is_first) = (stop.clone(), before.is_none());
+        let work = async move {
+            for name in gone {
+                if let Err(error) = flows.unschedule(&name).await {
+                    tracing::warn!(%error, flow = name, "what a flow does again and again could not be taken out");
+                }
+            }
+            let set_off = if is_first { flows.start().await } else { flows.schedule().await };
+            if let Err(error) = set_off {
+                tracing::error!(%error, "the triggers of flows could not be set off");
+            }
+            flows.work(cancel).await;
+        };
+        drop(env.spawn("flows", work));
+        Working(stop.drop_guard())
+    }
+}
