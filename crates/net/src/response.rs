@@ -312,6 +312,27 @@ impl Body {
         Excerpt { bytes: bytes.freeze(), cut, broken }
     }
 
+    /// The next piece, without taking it: the body still hands out everything. `None` at the end.
+    ///
+    /// # Errors
+    /// What broke the body off; it is told again when the body is read.
+    pub async fn first(&mut self) -> crate::Result<Option<Bytes>> {
+        if let Some(bytes) = self.ahead.front() {
+            return Ok(Some(bytes.clone()));
+        }
+        match self.chunk().await {
+            Some(Ok(bytes)) => {
+                self.ahead.push_front(bytes.clone());
+                Ok(Some(bytes))
+            }
+            Some(Err(error)) => {
+                self.source = Source::Broken(error.clone());
+                Err(error)
+            }
+            None => Ok(None),
+        }
+    }
+
     fn end_with(&mut self, error: NetError) -> NetError {
         // Dropping what is left of the wire closes the connection.
         self.source = Source::Ended;

@@ -167,7 +167,7 @@ async fn next(body: &mut Incoming, idle: Duration, deadline: Duration, env: &Env
 }
 
 pub(crate) fn too_large(limit: usize) -> Refusal {
-    Refusal::new(413, ErrorKind::LimitReached, format!("the body is longer than the limit of {limit} bytes"))
+    Refusal::new(413, ErrorKind::InvalidRequest, format!("the body is longer than the limit of {limit} bytes"))
 }
 
 fn too_slow() -> Refusal {

@@ -41,6 +41,8 @@ pub(crate) struct Snapshot {
     pub(crate) flows: Option<Flows>,
     /// Taken when the gateway closes.
     working: std::sync::Mutex<Option<Working>>,
+    /// Whether it is noted who may go on from which answer that a provider keeps: where clients differ, or providers do.
+    pub(crate) notes_owners: bool,
     door: Door,
     keys: Keys,
 }
@@ -266,7 +268,7 @@ impl Gateway {
             }
             Endpoint::Models { .. } => self.list_models(&snapshot, heading.speech, &principal, &uri).await,
             Endpoint::Model { id, .. } => self.one_model(&snapshot, heading.speech, &principal, id).await,
-            Endpoint::Response { id, action } => self.kept(heading, &principal, id, action).await,
+            Endpoint::Response { id, action } => self.kept(&snapshot, heading, &principal, id, action).await,
             Endpoint::Hook { id } => {
                 let place = self.place(&snapshot).await?;
                 let body = self.read(&snapshot, heading, body).await?;
@@ -401,7 +403,8 @@ impl Snapshot {
         let routing = Routing::new(&config, ground.client, metrics, names.into_iter())?;
         let flows = crate::flows::build(&config, ground, |model| routing.asker(model))?;
         let (door, keys) = (Door::new(&config), Keys::new(&config));
-        Ok(Snapshot { door, keys, routing, flows, working: std::sync::Mutex::new(None), config })
+        let notes_owners = !config.keys.is_empty() || routing.keepers().count() > 1;
+        Ok(Snapshot { door, keys, routing, flows, working: std::sync::Mutex::new(None), notes_owners, config })
     }
 
     /// Begins to do what triggers and answers of its flows leave behind.

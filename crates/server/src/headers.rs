@@ -38,13 +38,8 @@ fn stays_here(name: &HeaderName) -> bool {
 
 /// The head of a request as a provider is sent it, before the provider's own credential is put in. Usage is read from the
 /// answer as it passes, so it must not be packed.
-pub(crate) fn request_headers(mut headers: HeaderMap, account: &Account) -> HeaderMap {
-    let named: Vec<HeaderName> = connection_names(&headers);
-    let drop: Vec<HeaderName> =
-        headers.keys().filter(|name| stays_here(name) || is_sensitive_header(name)).cloned().collect();
-    for name in drop.iter().chain(&named) {
-        headers.remove(name);
-    }
+pub(crate) fn request_headers(headers: HeaderMap, account: &Account) -> HeaderMap {
+    let mut headers = passed_headers(headers);
     if let Some(trace) = &account.trace {
         // The trace goes on, and what comes after us is a part of our part.
         let flags = headers
@@ -56,6 +51,17 @@ pub(crate) fn request_headers(mut headers: HeaderMap, account: &Account) -> Head
         }
     } else {
         headers.remove(TRACEPARENT);
+    }
+    headers
+}
+
+/// What of a client's head may go on at all.
+pub(crate) fn passed_headers(mut headers: HeaderMap) -> HeaderMap {
+    let named: Vec<HeaderName> = connection_names(&headers);
+    let drop: Vec<HeaderName> =
+        headers.keys().filter(|name| stays_here(name) || is_sensitive_header(name)).cloned().collect();
+    for name in drop.iter().chain(&named) {
+        headers.remove(name);
     }
     headers
 }

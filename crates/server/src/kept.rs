@@ -1,21 +1,26 @@
 //! Answers of the Responses protocol that are kept, so that a later request can go on from them.
 //!
-//! A provider that speaks the protocol keeps its own. Where a request is translated, the gateway keeps the answer and what
-//! it answered, for the key that asked.
+//! A provider that speaks the protocol keeps its own; where there are several clients or providers, the gateway notes whose
+//! they are. Where a request is translated, the gateway keeps the answer and what it answered, for the key that asked.
 
-use crate::body::Body;
+use crate::body::{Body, Broken};
+use crate::config::ErrorClass;
 use crate::endpoint::ResponseAction;
-use crate::gateway::{Gateway, Heading, json};
+use crate::gateway::{Gateway, Heading, PROVIDER, Snapshot, json};
+use crate::headers::{answer_headers, passed_headers};
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::turn::TurnAsked;
+use crate::routing::{Route, Upstream};
+use crate::turn::{GoesOn, Missed, TurnAsked, escaped, passed_query};
 use bytes::Bytes;
-use http::Response;
-use placet_core::ErrorKind;
+use futures_util::StreamExt as _;
+use http::{HeaderValue, Response};
+use placet_core::{BoxFuture, ErrorKind};
 use placet_store::{Batch, Key, StoreError, Value as Stored};
-use placet_wire::passing::Speech;
+use placet_wire::passing::{Outline, Speech, response_id};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The format of what is kept.
 const FORMAT: u16 = 1;
@@ -91,22 +96,12 @@ impl Gateway {
         let mut next = Some(last.to_owned());
         while let Some(id) = next {
             let Some(kept) = self.load(principal, &id).await? else {
-                let mut refusal = Refusal::new(
-                    400,
-                    ErrorKind::NotFound,
-                    format!(
-                        "the answer `{}` of `previous_response_id` is not kept here; send the whole conversation",
-                        short(&id)
-                    ),
-                )
-                .code("previous_response_not_found");
-                refusal.field = Some("previous_response_id".to_owned());
-                return Err(refusal);
+                return Err(not_kept(&id));
             };
             next = kept.previous.clone();
             links.push(kept);
             if links.len() > MOST_LINKS {
-                return Err(Refusal::new(400, ErrorKind::LimitReached, "the conversation goes back too far"));
+                return Err(Refusal::new(400, ErrorKind::InvalidRequest, "the conversation goes back too far"));
             }
         }
         let mut whole = Vec::new();
@@ -144,16 +139,17 @@ impl Gateway {
                     "the item `{}` is not kept here; send it whole, or set `store` to false so that your client does",
                     short(id)
                 );
-                let mut refusal = Refusal::new(400, ErrorKind::NotFound, message);
+                let mut refusal = Refusal::new(400, ErrorKind::InvalidRequest, message);
                 refusal.field = Some("input".to_owned());
                 Err(refusal)
             }
         }
     }
 
-    /// Keeps an answer. Nobody waits for it but a request that goes on from it.
-    pub(crate) fn keep(&self, keeping: Keeping, response: &Value) {
-        let Some(id) = response.get("id").and_then(Value::as_str) else { return };
+    /// Keeps an answer: who has read its end may go on from it at once, so it is kept before its end is told.
+    pub(crate) fn keep(&self, keeping: Keeping, response: &Value) -> BoxFuture<'static, ()> {
+        let nothing = || -> BoxFuture<'static, ()> { Box::pin(std::future::ready(())) };
+        let Some(id) = response.get("id").and_then(Value::as_str) else { return nothing() };
         let mut batch = Batch::new();
         for item in items(response.get("output")).iter().chain(&keeping.input) {
             let item_id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= 128);
@@ -164,26 +160,71 @@ impl Gateway {
             }
         }
         let kept = Kept { response: response.clone(), input: keeping.input, previous: keeping.previous };
-        let Ok(value) = Stored::json(FORMAT, &kept) else { return };
+        let Ok(value) = Stored::json(FORMAT, &kept) else { return nothing() };
         batch.put(self.kept_key(&keeping.key, id), value);
         let store = self.store.clone();
-        drop(self.env.spawn("kept answer", async move {
+        Box::pin(async move {
             // An answer that cannot be kept has still been given; a request that goes on from it says that it is not there.
             let _ = store.commit(batch).await;
-        }));
+        })
     }
 
-    /// Looks up, deletes or cancels a kept answer.
+    fn owner_key(&self, principal: &str, id: &str) -> Key {
+        Key::new(&self.tenant).text("response-owner").text(principal).text(id)
+    }
+
+    /// Notes whose answer it is that a provider keeps, so that nobody else goes on from it, and that it is found again.
+    pub(crate) async fn note_owner(&self, principal: &Principal, provider: &str, body: &mut placet_net::Body) {
+        let Ok(Some(beginning)) = body.first().await else { return };
+        let Some(id) = response_id(&beginning) else { return };
+        let mut batch = Batch::new();
+        let Ok(value) = Stored::json(FORMAT, &provider) else { return };
+        batch.put(self.owner_key(&principal.key, &id), value);
+        // Who has the answer may go on from it at once, so it is not handed out before it is noted whose it is.
+        let _ = self.store.commit(batch).await;
+    }
+
+    async fn owner(&self, principal: &str, id: &str) -> Result<Option<String>, Refusal> {
+        if id.len() > 128 {
+            return Ok(None);
+        }
+        let cell = self.store.cell(&self.owner_key(principal, id)).await.map_err(store_failed)?;
+        cell.map(|cell| cell.value.from_json(FORMAT).map_err(store_failed)).transpose()
+    }
+
+    /// Where the answer is that a request goes on from.
+    pub(crate) async fn goes_on_from(
+        &self,
+        snapshot: &Snapshot,
+        route: &Route,
+        asked: &TurnAsked,
+        principal: &Principal,
+    ) -> Result<GoesOn, Refusal> {
+        let range = asked.outline.previous.as_ref().filter(|_| asked.speech == Speech::OpenaiResponses);
+        let Some(id) = range.and_then(|range| Outline::text(&asked.body, range)) else { return Ok(GoesOn::Nothing) };
+        if self.load(&principal.key, &id).await?.is_some() {
+            return Ok(GoesOn::Here);
+        }
+        let owner = self.owner(&principal.key, &id).await?;
+        match owner {
+            Some(owner) if route.targets.iter().any(|target| *target.provider == *owner) => Ok(GoesOn::At(owner)),
+            // With one client and one provider everything is theirs.
+            None if !snapshot.notes_owners => Ok(GoesOn::Nothing),
+            _ => Err(not_kept(&id)),
+        }
+    }
+
+    /// Looks up, deletes or cancels a kept answer: one of ours, or one that a provider keeps.
     pub(crate) async fn kept(
         &self,
-        heading: &Heading,
+        snapshot: &Snapshot,
+        heading: &mut Heading,
         principal: &Principal,
         id: &str,
         action: ResponseAction,
     ) -> Result<Response<Body>, Refusal> {
-        let _ = heading;
         let Some(kept) = self.load(&principal.key, id).await? else {
-            return Err(Refusal::not_found(format!("no answer `{}` is kept here", short(id))));
+            return self.kept_elsewhere(snapshot, heading, principal, id, action).await;
         };
         match action {
             ResponseAction::Retrieve => Ok(json(&kept.response)),
@@ -211,6 +252,76 @@ impl Gateway {
             }
         }
     }
+}
+
+impl Gateway {
+    /// An answer that a provider keeps: asked of the one that it is noted with, else, where one client has all there is, of
+    /// each that keeps answers.
+    async fn kept_elsewhere(
+        &self,
+        snapshot: &Snapshot,
+        heading: &mut Heading,
+        principal: &Principal,
+        id: &str,
+        action: ResponseAction,
+    ) -> Result<Response<Body>, Refusal> {
+        let owner = self.owner(&principal.key, id).await?;
+        let upstreams: Vec<Arc<Upstream>> = match &owner {
+            Some(owner) => snapshot.routing.upstream(owner).into_iter().cloned().collect(),
+            None if snapshot.config.keys.is_empty() => snapshot.routing.keepers().cloned().collect(),
+            None => Vec::new(),
+        };
+        let mut path = format!("responses/{}", escaped(id));
+        path.push_str(match action {
+            ResponseAction::Retrieve | ResponseAction::Delete => "",
+            ResponseAction::Cancel => "/cancel",
+            ResponseAction::InputItems => "/input_items",
+        });
+        if let Some(query) = passed_query(heading.path_and_query.query()) {
+            path.push('?');
+            path.push_str(&query);
+        }
+        let headers = passed_headers(std::mem::take(&mut heading.headers));
+        let mut missed = None;
+        for upstream in upstreams {
+            let method = heading.method.clone();
+            match self.send_to(&upstream, Speech::OpenaiResponses, method, &path, headers.clone(), Bytes::new()).await {
+                Ok(response) => {
+                    if action == ResponseAction::Delete && owner.is_some() {
+                        let mut batch = Batch::new();
+                        batch.delete_cell(self.owner_key(&principal.key, id));
+                        // A note that stays leads to a provider that says there is no such answer.
+                        let _ = self.store.commit(batch).await;
+                    }
+                    let mut answer =
+                        Response::new(Body::pieces(Box::pin(response.body.map(|piece| piece.map_err(|_| Broken)))));
+                    *answer.status_mut() = response.status;
+                    *answer.headers_mut() = answer_headers(response.headers, false);
+                    answer.headers_mut().insert(PROVIDER, provider_header(&upstream));
+                    return Ok(answer);
+                }
+                Err(failure) if failure.class == Some(ErrorClass::NotFound) => {}
+                Err(failure) => missed = Some(failure),
+            }
+        }
+        match missed {
+            Some(Missed { response: Some(response), .. }) => Ok(*response),
+            Some(missed) => Err(missed.refusal),
+            None => Err(Refusal::not_found(format!("no answer `{}` is kept here", short(id)))),
+        }
+    }
+}
+
+fn provider_header(upstream: &Upstream) -> HeaderValue {
+    HeaderValue::try_from(&*upstream.id).unwrap_or(HeaderValue::from_static("unnamed"))
+}
+
+fn not_kept(id: &str) -> Refusal {
+    let id = short(id);
+    let message = format!("the answer `{id}` of `previous_response_id` is not kept here; send the whole conversation");
+    let mut refusal = Refusal::new(400, ErrorKind::InvalidRequest, message).code("previous_response_not_found");
+    refusal.field = Some("previous_response_id".to_owned());
+    refusal
 }
 
 /// The items of an input or output; a text is a message of the user.

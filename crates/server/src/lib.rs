@@ -32,6 +32,7 @@ mod passage;
 mod principal;
 mod refusal;
 mod routing;
+mod several;
 mod side;
 mod speech;
 mod translate;

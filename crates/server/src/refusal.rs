@@ -4,10 +4,10 @@ use crate::body::Body;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use placet_core::{ErrorKind, ProviderError};
+use placet_core::{ErrorKind, ProviderError, ProviderId};
 use placet_wire::RequestError;
 use placet_wire::passing::Speech;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Why a request is not served. Its text is for the client: it holds nothing of ours that a client may not know.
@@ -89,94 +89,24 @@ impl Refusal {
 
     /// The body of the error, in the shape of `speech`.
     pub(crate) fn to_json(&self, speech: Speech, request_id: &str) -> Value {
-        match speech {
-            Speech::OpenaiChat | Speech::OpenaiResponses => json!({"error": self.openai()}),
-            Speech::AnthropicMessages => json!({
-                "type": "error",
-                "error": {"type": self.anthropic_type(), "message": self.message},
-                "request_id": request_id,
-            }),
-            Speech::Gemini => json!({
-                "error": {"code": self.status, "message": self.message, "status": self.gemini_status()},
-            }),
-        }
+        speech.encode_field_error(&self.to_error(request_id), self.field.as_deref()).1
     }
 
-    fn openai(&self) -> Value {
-        let (kind, code) = match self.status {
-            401 => ("invalid_request_error", "invalid_api_key"),
-            403 => ("invalid_request_error", "permission_denied"),
-            404 => ("invalid_request_error", "not_found"),
-            408 | 504 => ("server_error", "timeout"),
-            413 => ("invalid_request_error", "request_too_large"),
-            429 if self.kind == ErrorKind::QuotaExhausted => ("insufficient_quota", "insufficient_quota"),
-            429 => ("rate_limit_error", "rate_limit_exceeded"),
-            400 if self.kind == ErrorKind::ContextLength => ("invalid_request_error", "context_length_exceeded"),
-            400..500 => ("invalid_request_error", "invalid_request"),
-            503 | 529 => ("server_error", "server_overloaded"),
-            _ => ("server_error", "server_error"),
-        };
-        // Some clients take only texts here, and show nothing where they find null.
-        json!({
-            "message": self.message,
-            "type": kind,
-            "param": self.field.as_deref().unwrap_or(""),
-            "code": self.code.as_deref().unwrap_or(code),
-        })
+    fn to_error(&self, request_id: &str) -> ProviderError {
+        let mut error = ProviderError::new(self.kind.clone(), ProviderId::new("placet"), &*self.message);
+        error.status = Some(self.status);
+        error.code.clone_from(&self.code);
+        error.request_id = Some(request_id.to_owned());
+        error.retry_after_ms = self.retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+        error
     }
 
-    fn anthropic_type(&self) -> &'static str {
-        match self.status {
-            401 => "authentication_error",
-            402 => "billing_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            413 => "request_too_large",
-            429 => "rate_limit_error",
-            408 | 504 => "timeout_error",
-            400..500 => "invalid_request_error",
-            503 | 529 => "overloaded_error",
-            _ => "api_error",
-        }
-    }
-
-    fn gemini_status(&self) -> &'static str {
-        match self.status {
-            401 => "UNAUTHENTICATED",
-            403 => "PERMISSION_DENIED",
-            404 => "NOT_FOUND",
-            408 | 504 => "DEADLINE_EXCEEDED",
-            409 => "ABORTED",
-            429 => "RESOURCE_EXHAUSTED",
-            400..=499 => "INVALID_ARGUMENT",
-            501 => "UNIMPLEMENTED",
-            502 | 503 | 529 => "UNAVAILABLE",
-            _ => "INTERNAL",
-        }
-    }
-
-    /// The event that ends a stream which broke off, in the shape of `speech`. A blank line before it ends what may be half
-    /// an event.
+    /// The event that ends a stream which broke off, in the shape of `speech`.
     pub(crate) fn into_event(self, speech: Speech, request_id: &str) -> Bytes {
-        let error = self.to_json(speech, request_id);
-        let text = match speech {
-            Speech::OpenaiChat | Speech::Gemini => format!("data: {error}\n\n"),
-            Speech::AnthropicMessages => format!("event: error\ndata: {error}\n\n"),
-            Speech::OpenaiResponses => {
-                let code = self.code.as_deref().unwrap_or("server_error");
-                let event = json!({
-                    "type": "response.failed", "sequence_number": 0,
-                    "response": {
-                        "id": format!("resp_{}", request_id.trim_start_matches("req_")), "object": "response", "created_at": 0,
-                        "status": "failed", "error": {"code": code, "message": self.message}, "incomplete_details": null,
-                        "instructions": null, "metadata": {}, "model": "", "output": [], "parallel_tool_calls": true,
-                        "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null, "usage": null,
-                    },
-                });
-                format!("event: response.failed\ndata: {event}\n\n")
-            }
-        };
-        Bytes::from(text)
+        let mut event = Vec::new();
+        let id = crate::speech::answer_id(speech, request_id);
+        speech.encode_break(&id, &self.to_error(request_id), &mut event);
+        event.into()
     }
 }
 
@@ -214,6 +144,7 @@ pub(crate) fn status_of(error: &ProviderError) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn errors_have_the_shape_of_the_protocol_they_were_asked_in() {

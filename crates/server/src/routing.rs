@@ -166,6 +166,16 @@ pub(crate) enum Asked {
     Local(SharedProvider),
 }
 
+impl Asked {
+    /// Who encodes and decodes for it.
+    pub(crate) fn provider(&self) -> Option<SharedProvider> {
+        match self {
+            Asked::Local(provider) => Some(provider.clone()),
+            Asked::Upstream(upstream) => upstream.provider.clone(),
+        }
+    }
+}
+
 /// Leaves a target alone for a while after it failed several times in a row. One request then tries it again.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
@@ -248,24 +258,42 @@ impl Route {
 /// Conversations and the targets that they stay with.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    pins: Mutex<HashMap<u64, (usize, Duration)>>,
+    pins: Mutex<HashMap<u64, Pin>>,
+}
+
+/// Where a conversation went last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin {
+    /// The target that answered.
+    pub(crate) target: usize,
+    /// Until when the conversation stays there.
+    until: Duration,
+    /// Whether more than one provider has answered, so that state of several may be in what the client sends.
+    pub(crate) is_mixed: bool,
+}
+
+impl Pin {
+    /// Whether the conversation stays with its target.
+    pub(crate) fn holds(&self, now: Duration) -> bool {
+        now < self.until
+    }
 }
 
 impl Pins {
-    pub(crate) fn get(&self, conversation: u64, now: Duration) -> Option<usize> {
+    pub(crate) fn get(&self, conversation: u64) -> Option<Pin> {
         let pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.get(&conversation).filter(|(_, until)| now < *until).map(|(target, _)| *target)
+        pins.get(&conversation).copied()
     }
 
-    pub(crate) fn set(&self, conversation: u64, target: usize, now: Duration, span: Duration) {
+    pub(crate) fn set(&self, conversation: u64, target: usize, is_mixed: bool, now: Duration, span: Duration) {
         let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
         if pins.len() >= MOST_PINS && !pins.contains_key(&conversation) {
-            pins.retain(|_, (_, until)| now < *until);
+            pins.retain(|_, pin| pin.holds(now));
             if pins.len() >= MOST_PINS {
                 pins.clear();
             }
         }
-        pins.insert(conversation, (target, now.saturating_add(span)));
+        pins.insert(conversation, Pin { target, until: now.saturating_add(span), is_mixed });
     }
 }
 
@@ -391,15 +419,25 @@ impl Routing {
         found.or_else(|| Some(Arc::new(self.route(name, vec![self.target(name, name, 1)?], RouteKind::Model))))
     }
 
-    /// Who encodes and decodes for the first target of a name, and the provider's name of its model.
+    /// Who encodes and decodes for a name, and the provider's name of its model. Of a route that is every target.
     pub(crate) fn asker(&self, name: &str) -> Option<(SharedProvider, String)> {
         let route = self.find_named(name)?;
+        if route.targets.len() > 1 {
+            let provider = crate::several::Several::new(route)?;
+            return Some((Arc::new(provider), name.to_owned()));
+        }
         let target = route.targets.first()?;
-        let provider = match &target.asked {
-            Asked::Local(provider) => provider.clone(),
-            Asked::Upstream(upstream) => upstream.provider.clone()?,
-        };
-        Some((provider, target.model.to_string()))
+        Some((target.asked.provider()?, target.model.to_string()))
+    }
+
+    /// The servers that keep answers of the Responses protocol.
+    pub(crate) fn keepers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values().filter(|upstream| upstream.speaks(Speech::OpenaiResponses))
+    }
+
+    /// A server by the name of its provider.
+    pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Upstream>> {
+        self.upstreams.get(id)
     }
 
     /// A model of a provider by its own name, where that is let.
@@ -478,6 +516,7 @@ pub(crate) struct Listed {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]
@@ -501,10 +540,12 @@ mod tests {
     fn pins_end_with_their_time_and_are_bounded() {
         let pins = Pins::default();
         let at = Duration::from_secs;
-        pins.set(1, 2, at(0), at(10));
-        assert_eq!((pins.get(1, at(9)), pins.get(1, at(10)), pins.get(2, at(0))), (Some(2), None, None));
+        pins.set(1, 2, true, at(0), at(10));
+        let pin = pins.get(1).unwrap();
+        assert_eq!((pin.target, pin.is_mixed, pin.holds(at(9)), pin.holds(at(10))), (2, true, true, false));
+        assert_eq!(pins.get(2), None);
         for conversation in 0..u64::try_from(MOST_PINS).unwrap_or(0) + 10 {
-            pins.set(conversation, 0, at(0), at(10));
+            pins.set(conversation, 0, false, at(0), at(10));
         }
         assert!(pins.pins.lock().is_ok_and(|pins| pins.len() <= MOST_PINS));
     }

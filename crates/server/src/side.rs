@@ -1,5 +1,6 @@
 //! What is asked beside turns: counts of tokens, embeddings, kept answers.
 
+use crate::account::Account;
 use crate::body::Body;
 use crate::endpoint::Endpoint;
 use crate::gateway::{Gateway, Heading, PROVIDER, ROUTE, Snapshot};
@@ -8,13 +9,16 @@ use crate::metrics::Outcome;
 use crate::passage::Passing;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
-use crate::routing::{Asked, Target, Upstream};
+use crate::routing::{Asked, Route, Target, Upstream};
+use crate::speech::nobody;
 use crate::turn::{Missed, escaped, named_model, passed_query};
 use bytes::Bytes;
-use http::{HeaderValue, Response};
-use placet_core::ErrorKind;
+use http::{HeaderValue, Method, Response};
+use placet_core::{ErrorKind, Usage};
+use placet_models::{AskContext, SharedProvider};
 use placet_net::Request as Sent;
 use placet_wire::passing::{Outline, Speech, Watch, splice};
+use placet_wire::{anthropic_messages, gemini, openai_chat, openai_responses};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
@@ -46,7 +50,9 @@ impl Gateway {
             _ => None,
         });
         let Some((index, target, upstream)) = found else {
-            return self.count_ourselves(endpoint, &model, &body);
+            let mut account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
+            account.speech = speech;
+            return Ok(self.translated_side(endpoint, &route, &model, body, account).await);
         };
         let mut account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
         account.target = index;
@@ -57,7 +63,7 @@ impl Gateway {
             None => body,
         };
         let headers = request_headers(std::mem::take(&mut heading.headers), &account);
-        let sent = self.send_to(&upstream, speech, &path, headers, body).await;
+        let sent = self.send_to(&upstream, speech, Method::POST, &path, headers, body).await;
         let mut answer = match sent {
             Ok(response) => {
                 account.status = response.status.as_u16();
@@ -82,10 +88,11 @@ impl Gateway {
         Ok(answer)
     }
 
-    async fn send_to(
+    pub(crate) async fn send_to(
         &self,
         upstream: &Upstream,
         speech: Speech,
+        method: Method,
         path: &str,
         mut headers: http::HeaderMap,
         body: Bytes,
@@ -97,7 +104,8 @@ impl Gateway {
         if speech == Speech::AnthropicMessages && !headers.contains_key("anthropic-version") {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
         }
-        let mut request = Sent::post(url, body);
+        let mut request = Sent::new(method, url);
+        request.body = body;
         request.headers = headers;
         request.timeouts = Some(upstream.timeouts);
         let sent = self.client.send(request, &CancellationToken::new()).await;
@@ -105,22 +113,118 @@ impl Gateway {
         if response.status.is_success() { Ok(response) } else { Err(self.refused(upstream, speech, response).await) }
     }
 
-    /// A count for a model whose provider has no way to count: an estimate, and marked as one.
-    fn count_ourselves(&self, endpoint: &Endpoint<'_>, model: &str, body: &Bytes) -> Result<Response<Body>, Refusal> {
-        let tokens = estimate(body);
-        let value = match endpoint {
-            Endpoint::CountTokens => serde_json::json!({"input_tokens": tokens}),
-            Endpoint::InputTokens => serde_json::json!({"object": "response.input_tokens", "input_tokens": tokens}),
-            Endpoint::GeminiCount { .. } => serde_json::json!({"totalTokens": tokens}),
-            _ => {
-                let message = format!("the provider of `{model}` makes no embeddings in this protocol");
-                return Err(Refusal::new(400, ErrorKind::Unsupported, message));
+    /// A request for a provider that speaks another protocol, or none: decoded, asked, and answered as the client speaks.
+    async fn translated_side(
+        self: &Arc<Self>,
+        endpoint: &Endpoint<'_>,
+        route: &Arc<Route>,
+        model: &str,
+        body: Bytes,
+        mut account: Account,
+    ) -> Response<Body> {
+        let asker = route.targets.iter().enumerate().find_map(|(index, target)| {
+            let provider = target.asked.provider()?;
+            Some((index, target, provider))
+        });
+        if let Some((index, _, _)) = &asker {
+            account.target = *index;
+        }
+        let asker = asker.map(|(_, target, provider)| (&*target.model, provider));
+        let (speech, id) = (account.speech, account.id);
+        let answered = match endpoint {
+            Endpoint::Embeddings | Endpoint::GeminiEmbed { .. } => self.embed(endpoint, asker, model, &body).await,
+            _ => self.count(speech, asker, body).await,
+        };
+        let mut response = match answered {
+            Ok((response, usage)) => {
+                account.status = 200;
+                account.close(Outcome::Whole, usage);
+                response
+            }
+            Err(missed) => {
+                account.status = missed.refusal.status;
+                account.close(Outcome::Failed, None);
+                missed.refusal.into_response(speech, id.as_str())
             }
         };
-        let mut response = crate::gateway::json(&value);
-        response.headers_mut().insert("x-placet-estimated", HeaderValue::from_static("input_tokens"));
-        Ok(response)
+        response.headers_mut().insert(ROUTE, route.header.clone());
+        if let Some(target) = route.targets.get(account.target) {
+            response.headers_mut().insert(PROVIDER, target.provider_header.clone());
+        }
+        response
     }
+
+    async fn embed(
+        &self,
+        endpoint: &Endpoint<'_>,
+        asker: Option<(&str, SharedProvider)>,
+        name: &str,
+        body: &[u8],
+    ) -> Result<(Response<Body>, Option<Usage>), Missed> {
+        let none = || {
+            let message = format!("the provider of `{name}` makes no embeddings");
+            Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message))
+        };
+        let (model, provider) = asker.ok_or_else(none)?;
+        let wrong = |error: placet_wire::RequestError| Missed::refused(error.into());
+        let (mut request, form) = match endpoint {
+            Endpoint::GeminiEmbed { action, .. } => {
+                let request = gemini::decode_embedding_request(body).map_err(wrong)?;
+                (request, Form::Gemini { is_batch: *action == "batchEmbedContents" })
+            }
+            _ => {
+                let decoded = openai_chat::decode_embedding_request(body).map_err(wrong)?;
+                (decoded.request, Form::Openai { base64: decoded.base64 })
+            }
+        };
+        model.clone_into(&mut request.model);
+        // Fields of one protocol mean nothing in another.
+        request.extra.clear();
+        let made = provider.embed(request, AskContext::new(self.env.clone())).await;
+        let made = made.map_err(|error| Missed::provider(&error))?;
+        let value = match form {
+            Form::Gemini { is_batch } => gemini::encode_embeddings(&made, is_batch),
+            Form::Openai { base64 } => openai_chat::encode_embeddings(&made, name, base64),
+        };
+        Ok((crate::gateway::json(&value), made.usage))
+    }
+
+    /// As many tokens as the provider counts; where it has no way to count, an estimate, and marked as one.
+    async fn count(
+        &self,
+        speech: Speech,
+        asker: Option<(&str, SharedProvider)>,
+        body: Bytes,
+    ) -> Result<(Response<Body>, Option<Usage>), Missed> {
+        let mut counted = None;
+        if let Some((model, provider)) = asker {
+            let decoded = speech.decode_request(&body, &nobody(), &self.env);
+            let mut request = decoded.map_err(|error| Missed::refused(error.into()))?.request;
+            model.clone_into(&mut request.model);
+            counted = match provider.count_tokens(Arc::new(request), AskContext::new(self.env.clone())).await {
+                Ok(tokens) => Some(tokens),
+                Err(error) if error.kind == ErrorKind::Unsupported => None,
+                Err(error) => return Err(Missed::provider(&error)),
+            };
+        }
+        let tokens = counted.unwrap_or_else(|| estimate(&body));
+        let value = match speech {
+            Speech::AnthropicMessages => anthropic_messages::encode_count(tokens),
+            Speech::Gemini => gemini::encode_count(tokens),
+            _ => openai_responses::encode_count(tokens),
+        };
+        let mut response = crate::gateway::json(&value);
+        if counted.is_none() {
+            response.headers_mut().insert("x-placet-estimated", HeaderValue::from_static("input_tokens"));
+        }
+        Ok((response, None))
+    }
+}
+
+/// How a client reads vectors.
+enum Form {
+    Openai { base64: bool },
+    Gemini { is_batch: bool },
 }
 
 /// About four letters of text make a token.

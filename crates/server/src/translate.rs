@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use placet_core::event::RetryStarted;
-use placet_core::{Accumulator, ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
+use placet_core::{Accumulator, BoxFuture, ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
 use placet_models::{AskContext, AskObserver, TurnStream};
 use placet_wire::passing::Speech;
 use placet_wire::{AnswerHead, DecodedRequest};
@@ -121,7 +121,7 @@ impl Gateway {
             owner,
             keeping,
             outcome: Outcome::Cut,
-            ahead: None,
+            holding: None,
         };
         let mut response = Response::new(Body::pieces(Box::pin(stream)));
         let headers = response.headers_mut();
@@ -151,7 +151,7 @@ impl Gateway {
         let turn = folded.finish(owner, &self.env).map_err(|error| Missed::provider(&error))?;
         let body = encode_response(speech, head, &turn);
         if let Some(keeping) = keeping {
-            self.keep(keeping, &body);
+            self.keep(keeping, &body).await;
         }
         let mut response = crate::gateway::json(&body);
         if let Some(mut account) = account.take() {
@@ -203,7 +203,8 @@ struct Translating {
     owner: ProviderId,
     keeping: Option<(Keeping, Accumulator, AnswerHead)>,
     outcome: Outcome,
-    ahead: Option<Bytes>,
+    /// What ends the answer, told once the answer is kept.
+    holding: Option<(BoxFuture<'static, ()>, Bytes)>,
 }
 
 impl Translating {
@@ -225,13 +226,14 @@ impl Translating {
 
     fn end(&mut self) {
         self.events = None;
-        if let Some((keeping, folded, head)) = self.keeping.take()
-            && let Ok(turn) = folded.finish(&self.owner, &self.gateway.env)
-        {
-            let body = encode_response(Speech::OpenaiResponses, &head, &turn);
-            self.gateway.keep(keeping, &body);
-        }
         self.account.close(self.outcome, None);
+    }
+
+    /// The answer is whole: keeps it, if it is to be kept.
+    fn keep(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let (keeping, folded, head) = self.keeping.take()?;
+        let turn = folded.finish(&self.owner, &self.gateway.env).ok()?;
+        Some(self.gateway.keep(keeping, &encode_response(Speech::OpenaiResponses, &head, &turn)))
     }
 }
 
@@ -240,16 +242,25 @@ impl Stream for Translating {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Some(ahead) = this.ahead.take() {
-            return Poll::Ready(Some(Ok(ahead)));
-        }
         let mut out = Vec::new();
         loop {
+            if let Some((keeping, _)) = &mut this.holding {
+                std::task::ready!(keeping.as_mut().poll(cx));
+                if let Some((_, held)) = this.holding.take() {
+                    return Poll::Ready(Some(Ok(held)));
+                }
+            }
             let Some(events) = &mut this.events else { return Poll::Ready(None) };
             match events.as_mut().poll_next(cx) {
                 Poll::Ready(Some(event)) => {
                     this.note(&event);
                     this.encoder.push(&event, &mut out);
+                    if matches!(event, TurnEvent::Finished(_))
+                        && let Some(keeping) = this.keep()
+                    {
+                        this.holding = Some((keeping, std::mem::take(&mut out).into()));
+                        continue;
+                    }
                     if out.len() >= MOST_AT_ONCE {
                         return Poll::Ready(Some(Ok(out.into())));
                     }

@@ -17,7 +17,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use placet_core::{Diagnose as _, ErrorKind};
 use placet_net::{NetError, Request as Sent, Url, retry_after};
-use placet_wire::passing::{Edit, Outline, Speech, Watch, splice};
+use placet_wire::passing::{Edit, Outline, Speech, Watch, holds_native, holds_sealed, splice};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How much of an error's body is read.
 const ERROR_BYTES: usize = 64 << 10;
+/// How much of an answer that is no stream is waited for before its head is sent.
+const HELD: usize = 64 << 10;
 
 /// A request for a turn, read as far as it must be.
 pub(crate) struct TurnAsked {
@@ -72,7 +74,8 @@ impl Gateway {
             _ => (named_model(&outline, &body)?, outline.stream == Some(true)),
         };
         let route = self.permitted(&snapshot, &principal, &model)?;
-        let account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
+        let mut account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
+        account.tools = outline.tool_names(&body).into_iter().map(Cow::into_owned).collect();
         let query = passed_query(heading.path_and_query.query());
         let headers = request_headers(std::mem::take(&mut heading.headers), &account);
         let is_sse = query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"));
@@ -139,11 +142,20 @@ impl Gateway {
         if route.kind == RouteKind::Agent {
             return self.ask_agent(snapshot, route, asked, account).await;
         }
+        let kept = match self.goes_on_from(snapshot, route, &asked, &account.principal).await {
+            Ok(kept) => kept,
+            Err(refusal) => return Ok(self.refuse(refusal, asked.speech, account)),
+        };
         let mut account = Some(account);
         let conversation = (route.targets.len() > 1).then(|| self.conversation(&asked, account.as_ref()));
         let now = self.env.clock().steady();
-        let pinned = conversation.and_then(|conversation| self.pins.get(conversation, now));
-        let order = route.order(pinned, &self.env);
+        let pin = conversation.and_then(|conversation| self.pins.get(conversation));
+        let mut order = route.order(pin.filter(|pin| pin.holds(now)).map(|pin| pin.target), &self.env);
+        if let GoesOn::At(provider) = &kept {
+            // Nobody else has what it goes on from.
+            order.retain(|index| route.targets.get(*index).is_some_and(|target| *target.provider == **provider));
+        }
+        let state = State::of(&asked, &kept);
         let mut missed = None;
         for (tried, index) in order.iter().enumerate() {
             let Some(target) = route.targets.get(*index) else { continue };
@@ -151,9 +163,18 @@ impl Gateway {
                 account.target = *index;
                 account.fallbacks = u32::try_from(tried).unwrap_or(u32::MAX);
             }
+            // State of a provider goes to that one alone; whoever writes the request anew leaves out what is another's.
+            let is_foreign = state == State::Native
+                && pin.is_some_and(|pin| {
+                    let before = route.targets.get(pin.target);
+                    pin.is_mixed || before.is_some_and(|before| before.provider != target.provider)
+                });
+            let is_anew = state == State::Sealed || is_foreign;
             let answer = match &target.asked {
-                Asked::Upstream(upstream) if upstream.speaks(asked.speech) => {
-                    self.pass(upstream, target, &asked, &mut account).await
+                Asked::Upstream(upstream)
+                    if upstream.speaks(asked.speech) && !(is_anew && upstream.provider.is_some()) =>
+                {
+                    self.pass(snapshot, route, upstream, target, &asked, &mut account).await
                 }
                 _ => self.translate(snapshot, route, target, &asked, &mut account).await,
             };
@@ -161,14 +182,14 @@ impl Gateway {
                 Ok(mut response) => {
                     target.breaker.succeeded();
                     if let Some(conversation) = conversation {
-                        self.pins.set(conversation, *index, self.env.clock().steady(), route.pin);
+                        let is_mixed = is_foreign || pin.is_some_and(|pin| pin.is_mixed);
+                        self.pins.set(conversation, *index, is_mixed, self.env.clock().steady(), route.pin);
                     }
                     mark(response.headers_mut(), route, target);
                     return Ok(response);
                 }
                 Err(failure) => {
-                    let passes = failure.class.is_some_and(|class| class != ErrorClass::NotFound);
-                    if passes && failure.class != Some(ErrorClass::Credential) {
+                    if failure.rests() {
                         target.breaker.failed(self.env.clock().steady(), failure.wait);
                     }
                     let goes_on = failure.class.is_some_and(|class| route.on.contains(&class));
@@ -203,9 +224,19 @@ impl Gateway {
         Ok(response)
     }
 
+    /// Ends a request that no target is asked for.
+    fn refuse(&self, refusal: Refusal, speech: Speech, mut account: Account) -> Response<Body> {
+        account.status = refusal.status;
+        account.close(Outcome::Failed, None);
+        self.metrics.refused(refusal.status);
+        refusal.into_response(speech, account.id.as_str())
+    }
+
     /// Hands a request on to a server that speaks its protocol, and the answer back as it comes.
     async fn pass(
         self: &Arc<Self>,
+        snapshot: &Snapshot,
+        route: &Route,
         upstream: &Arc<Upstream>,
         target: &Target,
         asked: &TurnAsked,
@@ -227,13 +258,26 @@ impl Gateway {
         request.headers = headers;
         request.timeouts = Some(upstream.timeouts);
         let cancel = CancellationToken::new();
-        let response = self.client.send(request, &cancel).await.map_err(|error| Missed::net(&error))?;
+        let mut response = self.client.send(request, &cancel).await.map_err(|error| Missed::net(&error))?;
         if !response.status.is_success() {
             return Err(self.refused(upstream, asked.speech, response).await);
+        }
+        let is_noted = snapshot.notes_owners && keeps(asked);
+        // What breaks off before our head is sent is a refusal, and another target may do better. A stream is not waited for
+        // where there is nobody else to ask.
+        if !asked.stream {
+            if let Some(error) = response.body.peek(HELD).await.broken {
+                return Err(Missed::net(&error));
+            }
+        } else if is_noted || route.targets.len() > 1 {
+            response.body.first().await.map_err(|error| Missed::net(&error))?;
         }
         let Some(mut account) = account.take() else { return Err(Missed::gone()) };
         account.status = response.status.as_u16();
         let is_events = has_type(&response.headers, b"text/event-stream");
+        if is_noted {
+            self.note_owner(&account.principal, &upstream.id, &mut response.body).await;
+        }
         let watch = if is_events { Watch::events(asked.speech, strips) } else { Watch::body(asked.speech) };
         let headers = answer_headers(response.headers, strips && is_events);
         let passing = Passing::new(response.body, watch, account, is_events, !strips);
@@ -301,7 +345,54 @@ impl Gateway {
     }
 }
 
+/// What a request goes on from.
+pub(crate) enum GoesOn {
+    /// Nothing, or nothing that we know of.
+    Nothing,
+    /// An answer that is kept here.
+    Here,
+    /// An answer that this provider keeps.
+    At(String),
+}
+
+/// What of providers' own is in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    None,
+    /// As the provider wrote it.
+    Native,
+    /// In an envelope of ours, or kept by us: only we can open it.
+    Sealed,
+}
+
+impl State {
+    fn of(asked: &TurnAsked, kept: &GoesOn) -> Self {
+        if matches!(kept, GoesOn::Here) || holds_sealed(asked.speech, &asked.body) {
+            State::Sealed
+        } else if holds_native(asked.speech, &asked.body) {
+            State::Native
+        } else {
+            State::None
+        }
+    }
+}
+
+/// Whether the provider is to keep its answer (Responses).
+fn keeps(asked: &TurnAsked) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Stores {
+        store: Option<bool>,
+    }
+    let is_kept = || serde_json::from_slice::<Stores>(&asked.body).is_ok_and(|said| said.store != Some(false));
+    asked.speech == Speech::OpenaiResponses && is_kept()
+}
+
 impl Missed {
+    /// Whether the target should be left alone for a while, if it happens again.
+    pub(crate) fn rests(&self) -> bool {
+        self.class.is_some_and(|class| !matches!(class, ErrorClass::NotFound | ErrorClass::Credential))
+    }
+
     pub(crate) fn net(error: &NetError) -> Self {
         let (status, class, message) = match error.kind() {
             ErrorKind::Timeout => (504, Some(ErrorClass::Timeout), "the provider did not begin to answer in time"),

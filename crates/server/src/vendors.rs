@@ -8,19 +8,25 @@ use placet_net::{Client, RetryPolicy};
 use placet_wire::passing::Speech;
 use std::sync::Arc;
 
-/// The protocols that a vendor's own service speaks, the one to translate to first.
-pub(crate) fn speeches(vendor: &str) -> &'static [Speech] {
-    match vendor {
-        "openai" | "xai" | "azure" => &[Speech::OpenaiChat, Speech::OpenaiResponses],
-        "anthropic" => &[Speech::AnthropicMessages],
-        "google" | "gemini" => &[Speech::Gemini],
-        _ => &[Speech::OpenaiChat],
-    }
+/// The protocols that a server speaks, the one to translate to first. `is_elsewhere`: it is not the vendor's own, but one that
+/// speaks as the vendor's does.
+pub(crate) fn speeches(row: Option<&Vendor>, is_elsewhere: bool) -> Vec<Speech> {
+    let Some(row) = row else { return vec![Speech::OpenaiChat] };
+    let first = speech(if is_elsewhere { row.elsewhere } else { row.protocol });
+    let is_openai = matches!(row.id, "openai" | "xai" | "azure");
+    let both = [Speech::OpenaiChat, Speech::OpenaiResponses];
+    let more = both.into_iter().filter(|speech| is_openai && *speech != first);
+    std::iter::once(first).chain(more).collect()
 }
 
-/// The protocol of `placet-models` of the same name, where it has an adapter for it.
+/// The protocol of `placet-models` under the name that `placet-wire` has for it.
+fn speech(protocol: Protocol) -> Speech {
+    Speech::named(protocol.as_str()).unwrap_or(Speech::OpenaiChat)
+}
+
+/// The protocol of `placet-models` of the same name.
 fn protocol(speech: Speech) -> Option<Protocol> {
-    serde_json::from_value(speech.as_str().into()).ok()
+    Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == speech.as_str())
 }
 
 /// How a provider is asked by whoever encodes and decodes.
@@ -74,4 +80,21 @@ pub(crate) fn providers(config: &Config, client: &Client) -> Providers {
 /// Whether a provider may be asked for usage in streams.
 pub(crate) fn takes_stream_usage(entry: &ProviderEntry) -> bool {
     !entry.vendor.and_then(vendor).is_some_and(|row| row.quirks.contains(&Quirk::NoStreamUsage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_protocol_can_be_asked_in_and_vendors_are_asked_in_their_richest() {
+        for speech in Speech::ALL {
+            assert_eq!(protocol(speech).map(Protocol::as_str), Some(speech.as_str()));
+        }
+        let first = |id: &str, is_elsewhere| speeches(vendor(id), is_elsewhere)[0];
+        assert_eq!((first("openai", false), first("openai", true)), (Speech::OpenaiResponses, Speech::OpenaiChat));
+        assert_eq!((first("anthropic", true), first("google", false)), (Speech::AnthropicMessages, Speech::Gemini));
+        assert_eq!(first("groq", false), Speech::OpenaiChat);
+        assert_eq!(speeches(vendor("azure"), false).len(), 2);
+    }
 }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use placet_core::part::Native;
 
 /// What every envelope begins with. No provider's own value does.
-const MARK: &str = "placet1.";
+pub(crate) const MARK: &str = "placet1.";
 
 /// The envelope of some state.
 #[must_use]

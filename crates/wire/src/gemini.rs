@@ -121,7 +121,7 @@ impl Dialect {
             part_resolution: true,
             call_ids: true,
             placeholder_signature: false,
-            late_system: LateSystem::Refuse,
+            late_system: LateSystem::Hoist,
             sampling: true,
             penalties: true,
             labels: true,

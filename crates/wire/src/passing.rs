@@ -5,10 +5,12 @@
 //! an answer from its bytes as they pass.
 
 mod outline;
+mod state;
 mod usage;
 mod watch;
 
 pub use outline::{Edit, Outline, splice};
+pub use state::{holds_native, holds_sealed, response_id};
 pub use watch::{Passage, Watch};
 
 /// The protocol of a request and its answer, as far as handing it on goes.

@@ -200,6 +200,28 @@ impl Protocol {
         of_module!(self, module => module::encode_error(error))
     }
 
+    /// The status and body that tell a client of an error in a field of its request, which is named where the protocol has a
+    /// place for it.
+    #[must_use]
+    pub fn encode_field_error(self, error: &ProviderError, field: Option<&str>) -> (u16, Value) {
+        let (status, mut body) = self.encode_error(error);
+        if let (Protocol::OpenaiChat | Protocol::OpenaiResponses, Some(field)) = (self, field)
+            && let Some(param) = body.pointer_mut("/error/param")
+        {
+            *param = field.into();
+        }
+        (status, body)
+    }
+
+    /// Appends the event that ends a stream which broke off after it had begun, where nothing is known of what has been said.
+    /// `id` names the answer where the event has to.
+    pub fn encode_break(self, id: &str, error: &ProviderError, out: &mut Vec<u8>) {
+        match self {
+            Protocol::OpenaiResponses => openai_responses::encode_failed_event(id, error, out),
+            _ => self.encode_error_event(error, out),
+        }
+    }
+
     /// Appends the event that ends a stream with an error, where no encoder of the stream is at hand.
     pub fn encode_error_event(self, error: &ProviderError, out: &mut Vec<u8>) {
         of_module!(self, module => module::encode_error_event(error, out));

@@ -3,7 +3,7 @@
 use placet_core::hosted::HostedTool;
 use placet_core::part::{Media, MediaSource};
 use placet_core::turn::{CacheStrategy, StateMode};
-use placet_core::{ItemBody, Part, Role, ToolChoice, TurnRequest};
+use placet_core::{Item, ItemBody, Part, Role, ToolChoice, TurnRequest};
 use std::sync::Arc;
 
 /// Whether a request uses a field, or one that is within it.
@@ -35,7 +35,8 @@ pub(super) fn uses(request: &TurnRequest, field: &str) -> bool {
         ("max_hosted_calls", _) => controls.max_hosted_calls.is_some(),
         ("service_tier", _) => controls.service_tier.is_some(),
         ("background", _) => controls.background == Some(true),
-        ("include", _) => !controls.include.is_empty(),
+        // Thinking that can go back always comes along.
+        ("include", _) => controls.include.iter().any(|what| what != "reasoning.encrypted_content"),
         ("modalities", _) => controls.modalities.iter().any(|word| word != "text"),
         ("compaction", _) => controls.compaction.is_some(),
         ("metadata", _) => !controls.metadata.is_empty(),
@@ -76,7 +77,11 @@ pub(super) fn uses(request: &TurnRequest, field: &str) -> bool {
         ("image" | "audio" | "file", _) => parts(request).any(|part| is_media(part, head, rest)),
         ("tool_result", "image") => results(request).any(|part| matches!(part, Part::Image(_))),
         ("tool_result", "file") => results(request).any(|part| matches!(part, Part::File(_))),
-        ("message", "system") => said_by(request, &Role::System),
+        ("message", "system") => {
+            // Before the conversation it is an instruction like any other.
+            let within = request.items.iter().skip_while(|item| is_said_by(item, &Role::System));
+            within.into_iter().any(|item| is_said_by(item, &Role::System))
+        }
         ("message", "assistant") => said_by(request, &Role::Assistant),
         ("hosted", rest) => request.hosted.iter().any(|tool| is_hosted(tool, rest)),
         _ => false,
@@ -90,7 +95,11 @@ fn is_any_object(schema: &serde_json::Value) -> bool {
 }
 
 fn said_by(request: &TurnRequest, role: &Role) -> bool {
-    request.items.iter().any(|item| matches!(&item.body, ItemBody::Message(message) if message.role == *role))
+    request.items.iter().any(|item| is_said_by(item, role))
+}
+
+fn is_said_by(item: &Item, role: &Role) -> bool {
+    matches!(&item.body, ItemBody::Message(message) if message.role == *role)
 }
 
 fn parts(request: &TurnRequest) -> impl Iterator<Item = &Part> {

@@ -259,7 +259,7 @@ fn read_providers(
             }
         }
         if protocols.is_empty() {
-            protocols = speeches(row.map_or("", |row| row.id)).to_vec();
+            protocols = speeches(row, url.is_some() && row.is_some_and(|row| row.base_url != base_url));
         }
         let mut headers = Vec::new();
         for (header, value) in table.map("headers") {
@@ -528,7 +528,10 @@ pub(super) fn discovered(lookup: &Lookup) -> Result<Config, Vec<Problem>> {
         let entry = ProviderEntry {
             vendor: Some(row.id),
             // Servers that only speak the one protocol answer under another address than the vendor's own.
-            protocols: if said_by.is_some() { vec![speeches(row.id)[0]] } else { speeches(row.id).to_vec() },
+            protocols: match said_by {
+                Some(_) => speeches(Some(row), true).into_iter().take(1).collect(),
+                None => speeches(Some(row), false),
+            },
             base_url,
             key,
             headers: Vec::new(),

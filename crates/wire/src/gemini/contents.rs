@@ -82,6 +82,10 @@ impl<'a> Encoder<'a> {
                         self.unsupported("message.system", "it has no role for the operator within the conversation")
                     );
                 }
+                if at >= leading {
+                    let why = "the model hears the operator before the conversation only, so it was told there";
+                    self.omitted.add("message.system.place", why);
+                }
                 for part in &message.parts {
                     system.extend(self.part(part)?);
                 }

@@ -252,7 +252,8 @@ impl<'a> Encoder<'a> {
         if controls.background == Some(true) {
             return Err(self.unsupported("background", "it answers at once or not at all"));
         }
-        if !controls.include.is_empty() {
+        // Thinking that can go back always comes along.
+        if controls.include.iter().any(|what| what != "reasoning.encrypted_content") {
             return Err(self.unsupported("include", "its answers hold what they hold"));
         }
         if controls.max_hosted_calls.is_some() {

@@ -30,6 +30,7 @@ fn status_of(kind: &ErrorKind) -> (u16, &'static str) {
 #[must_use]
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, word) = status_of(&error.kind);
+    let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(status);
     let mut details = vec![json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": error.kind.as_str().to_ascii_uppercase(),

@@ -4,12 +4,12 @@ use crate::fields::Class::{Constraint, Content, Hint, Restriction, State};
 use crate::fields::FieldRule;
 use crate::fields::Support::{Expressed, Implied, Omitted, Refused};
 
-/// One row a field. A server that takes less says so in its [`super::Dialect`]; an operator's message is refused within the
-/// conversation, not before it.
+/// One row a field. A server that takes less says so in its [`super::Dialect`]; an operator's message within the
+/// conversation is told before it, and reported.
 pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("model", Content, Expressed),
     FieldRule::new("instructions", Content, Expressed),
-    FieldRule::new("message.system", Content, Refused),
+    FieldRule::new("message.system", Content, Expressed),
     FieldRule::new("message.user", Content, Expressed),
     FieldRule::new("message.assistant", Content, Expressed),
     FieldRule::new("message.native", State, Expressed),

@@ -429,7 +429,12 @@ impl<'a> Encoder<'a> {
         let refused = [
             (controls.max_hosted_calls.is_some(), "max_hosted_calls", "a limit on calls of hosted tools"),
             (controls.background == Some(true), "background", "a request to answer later"),
-            (!controls.include.is_empty(), "include", "a demand to include more in the answer"),
+            // Thinking that can go back always comes along.
+            (
+                controls.include.iter().any(|what| what != "reasoning.encrypted_content"),
+                "include",
+                "a demand to include more in the answer",
+            ),
         ];
         if let Some((_, field, what)) = refused.into_iter().find(|(is_asked, ..)| *is_asked) {
             return Err(self.unsupported(field, what));

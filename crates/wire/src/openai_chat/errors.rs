@@ -3,12 +3,20 @@
 use placet_core::{ErrorKind, ProviderError};
 use serde_json::{Value, json};
 
-/// The status and body that tell a client of an error.
+/// The status and body that tell a client of an error. `param` and `code` are always texts: there are clients that show no
+/// message else.
 #[must_use]
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, kind, code) = words(&error.kind);
-    let code = code.or(error.code.as_deref());
-    let body = json!({"error": {"message": error.message, "type": kind, "param": null, "code": code}});
+    let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(status);
+    let own = error.code.as_deref();
+    let code = match error.kind {
+        // More than models can be missing.
+        ErrorKind::NotFound => own.or(code),
+        _ => code.or(own),
+    };
+    let code = code.unwrap_or("invalid_request");
+    let body = json!({"error": {"message": error.message, "type": kind, "param": "", "code": code}});
     (status, body)
 }
 

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, kind, code) = words(&error.kind);
     let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(status);
+    // More than models can be missing.
+    let code = error.code.as_deref().filter(|_| error.kind == ErrorKind::NotFound).unwrap_or(code);
     let body = json!({"message": message(error), "type": kind, "param": "", "code": code});
     (status, json!({ "error": body }))
 }
@@ -24,6 +26,23 @@ pub fn encode_error_event(error: &ProviderError, out: &mut Vec<u8>) {
         object.field("message", &message(error));
         object.field("param", "");
         object.end();
+    });
+}
+
+/// An error as the event that ends a stream which broke off after it had begun, where nothing is known of what has been said.
+/// `id` is what the answer goes by.
+pub fn encode_failed_event(id: &str, error: &ProviderError, out: &mut Vec<u8>) {
+    sse::encode_named_data("response.failed", out, |out| {
+        let event = json!({
+            "type": "response.failed", "sequence_number": 0,
+            "response": {
+                "id": id, "object": "response", "created_at": 0, "status": "failed",
+                "error": {"code": code(error), "message": message(error)}, "incomplete_details": null,
+                "instructions": null, "metadata": {}, "model": "", "output": [], "parallel_tool_calls": true,
+                "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null, "usage": null,
+            },
+        });
+        write::value(out, &event);
     });
 }
 
