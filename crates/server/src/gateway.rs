@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::mount::Mount;
 use crate::principal::{Keys, Principal};
 use crate::refusal::Refusal;
-use crate::routing::{Pins, Routing};
+use crate::routing::{Listed, Pins, Routing};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
@@ -178,7 +178,11 @@ impl Gateway {
     pub fn served(&self) -> Served {
         let snapshot = self.snapshot();
         let source = |id: String, from: String| ServedFrom { id, from };
-        let named = snapshot.routing.listed().into_iter().map(|one| source(one.id, one.owner)).collect();
+        let from = |one: Listed| match snapshot.config.agents.get(&one.id) {
+            Some(agent) => source(one.id, format!("an agent on {}", agent.model)),
+            None => source(one.id, one.owner),
+        };
+        let named = snapshot.routing.listed().into_iter().map(from).collect();
         let upstreams = snapshot.routing.upstreams().filter(|_| snapshot.routing.is_open());
         Served { named, open: upstreams.map(|one| source(one.id.to_string(), one.base_url.to_string())).collect() }
     }

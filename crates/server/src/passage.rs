@@ -27,6 +27,10 @@ pub(crate) struct Passing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
+    /// The error of its protocol has been told; it goes out before the connection is broken off.
+    Told,
+    /// The connection is to be broken off, as the provider's was: there are clients that read only that.
+    Breaking,
     Done,
 }
 
@@ -47,8 +51,18 @@ impl Passing {
     }
 
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        if self.state == State::Done {
-            return Poll::Ready(None);
+        match self.state {
+            State::Open => {}
+            State::Told => {
+                self.state = State::Breaking;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            State::Breaking => {
+                self.state = State::Done;
+                return Poll::Ready(Some(Err(Broken)));
+            }
+            State::Done => return Poll::Ready(None),
         }
         loop {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -90,7 +104,7 @@ impl Passing {
     }
 
     fn end(&mut self, passage: Passage) {
-        if self.state == State::Done {
+        if self.state != State::Open {
             return;
         }
         self.state = State::Done;
@@ -105,13 +119,14 @@ impl Passing {
         self.account.close(outcome, self.watch.usage());
     }
 
-    /// The answer broke off: a stream of events gets the error of its protocol, anything else a closed connection.
+    /// The answer broke off: the connection is closed, after the error of its protocol in a stream of events.
     fn broke(&mut self, held: Bytes, kind: &ErrorKind) -> Result<Bytes, Broken> {
         let is_between = self.is_between_events && held.is_empty();
         self.end(Passage::Cut);
         if !self.is_events {
             return Err(Broken);
         }
+        self.state = State::Told;
         let (status, what) = match kind {
             ErrorKind::Timeout => (504, "the provider fell silent before its answer was whole"),
             _ => (502, "the connection to the provider broke before its answer was whole"),

@@ -122,6 +122,7 @@ impl Gateway {
             keeping,
             outcome: Outcome::Cut,
             holding: None,
+            breaking: Breaking::No,
         };
         let mut response = Response::new(Body::pieces(Box::pin(stream)));
         let headers = response.headers_mut();
@@ -205,6 +206,16 @@ struct Translating {
     outcome: Outcome,
     /// What ends the answer, told once the answer is kept.
     holding: Option<(BoxFuture<'static, ()>, Bytes)>,
+    breaking: Breaking,
+}
+
+/// Whether the connection to the client is broken off, as the provider's was: there are clients that read only that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Breaking {
+    No,
+    /// Once the error of the protocol has gone out.
+    Told,
+    Now,
 }
 
 impl Translating {
@@ -216,7 +227,12 @@ impl Translating {
                 self.outcome =
                     if finished.stop == StopReason::Other(String::new()) { Outcome::Cut } else { Outcome::Whole };
             }
-            TurnEvent::Failed(_) => self.outcome = Outcome::Failed,
+            TurnEvent::Failed(error) => {
+                self.outcome = Outcome::Failed;
+                if matches!(error.kind, ErrorKind::Network | ErrorKind::Interrupted | ErrorKind::Timeout) {
+                    self.breaking = Breaking::Told;
+                }
+            }
             _ => {}
         }
         if let Some((_, folded, _)) = &mut self.keeping {
@@ -250,7 +266,20 @@ impl Stream for Translating {
                     return Poll::Ready(Some(Ok(held)));
                 }
             }
-            let Some(events) = &mut this.events else { return Poll::Ready(None) };
+            let Some(events) = &mut this.events else {
+                return match this.breaking {
+                    Breaking::No => Poll::Ready(None),
+                    Breaking::Told => {
+                        this.breaking = Breaking::Now;
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    Breaking::Now => {
+                        this.breaking = Breaking::No;
+                        Poll::Ready(Some(Err(Broken)))
+                    }
+                };
+            };
             match events.as_mut().poll_next(cx) {
                 Poll::Ready(Some(event)) => {
                     this.note(&event);
@@ -268,7 +297,10 @@ impl Stream for Translating {
                 Poll::Ready(None) => {
                     this.encoder.end(&mut out);
                     this.end();
-                    return Poll::Ready((!out.is_empty()).then(|| Ok(out.into())));
+                    if out.is_empty() {
+                        continue;
+                    }
+                    return Poll::Ready(Some(Ok(out.into())));
                 }
                 Poll::Pending if out.is_empty() => return Poll::Pending,
                 // What has come together goes out together.

@@ -6,5 +6,6 @@ mod flows;
 mod hostile;
 mod passing;
 mod routes;
+mod state;
 mod support;
 mod translated;

@@ -123,12 +123,20 @@ async fn a_stream_that_breaks_off_ends_with_the_error_of_its_protocol() {
         let last = text.trim_end().rsplit("\n\n").next().unwrap();
         let error: serde_json::Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!(error["error"]["type"], "server_error", "{text}");
-        assert!(text.starts_with(&chat::text("a")) && answer.is_whole);
+        assert!(
+            text.starts_with(&chat::text("a")) && !answer.is_whole,
+            "there are clients that read only that it broke"
+        );
     }
     let answer = served.post("/v1/chat/completions", r#"{"model":"real","messages":[]}"#).await;
-    assert!(!answer.is_whole, "a body that is no stream is broken off: {answer:?}");
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["type"]),
+        (502, &json!("server_error")),
+        "nothing had been sent yet"
+    );
     let ledger = served.ledger().await;
-    assert!(ledger.iter().all(|line| line.outcome == "cut"), "{ledger:?}");
+    let outcomes: Vec<&str> = ledger.iter().map(|line| &*line.outcome).collect();
+    assert_eq!(outcomes, ["cut", "cut", "cut", "failed"]);
 }
 
 #[tokio::test]
@@ -178,6 +186,26 @@ async fn what_a_provider_refuses_is_told_without_a_secret() {
     assert!(!answer.text().contains("secret"));
     let answer = ask().await;
     assert_eq!(answer.status, 502);
+}
+
+#[tokio::test]
+async fn a_long_body_that_breaks_off_after_its_beginning_was_sent_is_broken_off() {
+    let long = format!("{{\"half\": \"{}", "x".repeat(200 << 10));
+    let upstream = upstream([Answer::bytes(200, "application/json", long).then_break()]).await;
+    let served = serve(&provider(&upstream.url("v1"), CHAT, "")).await;
+    let answer = served.post("/v1/chat/completions", r#"{"model":"real","messages":[]}"#).await;
+    assert!(answer.status == 200 && !answer.is_whole);
+    assert_eq!(served.ledger().await[0].outcome, "cut");
+}
+
+#[tokio::test]
+async fn tools_are_named_in_the_ledger() {
+    let upstream = upstream([Answer::stream(chat::answer("hello"))]).await;
+    let served = serve(&provider(&upstream.url("v1"), CHAT, "")).await;
+    let tools = json!([{"type": "function", "function": {"name": "look"}}, {"type": "web_search"}]);
+    let body = json!({"model": "real", "stream": true, "messages": [], "tools": tools}).to_string();
+    served.post("/v1/chat/completions", &body).await;
+    assert_eq!(served.ledger().await[0].tools, ["look", "web_search"]);
 }
 
 #[tokio::test]

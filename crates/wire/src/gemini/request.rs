@@ -348,13 +348,19 @@ impl<'a> Reader<'a> {
         Some(ItemBody::Reasoning(Reasoning { text, native: Some(native) }))
     }
 
-    /// Gives a foreign state to the thinking or text right before it, which has none yet. Clients return a stream piece by
-    /// piece, and the state is that of all the pieces together. Whether it was taken.
+    /// Gives a foreign state to the thinking or text right before it, which has none yet; of thinking it may also come after
+    /// what was said next. Clients return a stream piece by piece, and the state is that of all the pieces together. Whether it
+    /// was taken.
     fn give(&mut self, is_thought: bool, native: &Native, first: usize) -> bool {
         let is_bare = |reasoning: &Reasoning| {
             let own = reasoning.native.as_ref().filter(|own| own.provider == *self.provider);
             own.is_some_and(|own| own.value.as_object().is_some_and(Map::is_empty))
         };
+        let mut after = Vec::new();
+        let is_thinking = |item: &Arc<Item>| matches!(item.body, ItemBody::Reasoning(_));
+        while is_thought && self.items.len() > first && self.items.last().is_some_and(|item| !is_thinking(item)) {
+            after.extend(self.items.pop());
+        }
         let mut pieces: Vec<String> = Vec::new();
         while self.items.len() > first {
             match self.items.last().map(|item| &item.body) {
@@ -367,6 +373,7 @@ impl<'a> Reader<'a> {
             self.items.pop();
         }
         if pieces.is_empty() {
+            self.items.extend(after.into_iter().rev());
             return false;
         }
         let text: String = pieces.into_iter().rev().collect();
@@ -377,6 +384,7 @@ impl<'a> Reader<'a> {
             said(Text { native, ..Text::new(text) })
         };
         self.push(Origin::Model, body);
+        self.items.extend(after.into_iter().rev());
         true
     }
 

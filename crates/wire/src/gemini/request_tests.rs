@@ -270,6 +270,15 @@ fn pieces_of_a_text_are_one_message_and_pieces_of_sealed_thinking_one_thought() 
     wanted["contents"][0]["parts"].as_array_mut().unwrap().remove(2);
     wanted["generationConfig"] = json!({"temperature": 0.5});
     assert_eq!(onto(&body, &request, &edited), wanted);
+    // Some providers tell what thinking is known by at the very end.
+    let late = json!({"contents": [{"role": "model", "parts": [
+        {"text": "I ", "thought": true}, {"text": "think.", "thought": true}, {"functionCall": {"name": "f", "args": {}}},
+        {"text": "", "thought": true, "thoughtSignature": seal::seal(&native)}
+    ]}]});
+    let request = decode(&late);
+    let ItemBody::Reasoning(reasoning) = &request.items[0].body else { panic!("thinking") };
+    assert_eq!((reasoning.text.as_str(), reasoning.native.as_ref()), ("I think.", Some(&native)));
+    assert!(matches!(&request.items[1].body, ItemBody::ToolCall(_)) && request.items.len() == 2);
 }
 
 /// Every value replaced by foreign ones, one at a time: a body is refused with its place, or read; and what is read comes back as
