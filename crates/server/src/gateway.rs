@@ -2,7 +2,7 @@
 
 use crate::account::RequestId;
 use crate::body::{self, Body, Bounds};
-use crate::config::{Config, ConfigError, StepEntry};
+use crate::config::{AgentEntry, Config, ConfigError, StepEntry};
 use crate::door::Door;
 use crate::endpoint::{Endpoint, endpoint};
 use crate::flows::{Ground, SetupError, Working};
@@ -179,8 +179,8 @@ impl Gateway {
         let snapshot = self.snapshot();
         let source = |id: String, from: String| ServedFrom { id, from };
         let from = |one: Listed| match snapshot.config.agents.get(&one.id) {
-            Some(agent) => source(one.id, format!("an agent on {}", agent.model)),
-            None => source(one.id, one.owner),
+            Some(AgentEntry { model: Some(model), .. }) => source(one.id, format!("an agent on {model}")),
+            _ => source(one.id, one.owner),
         };
         let named = snapshot.routing.listed().into_iter().map(from).collect();
         let upstreams = snapshot.routing.upstreams().filter(|_| snapshot.routing.is_open());

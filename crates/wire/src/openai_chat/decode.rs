@@ -109,6 +109,8 @@ struct Answer {
     /// The field that thinking came in, and what came beside it.
     thinking_field: Option<&'static str>,
     thinking_details: Vec<Value>,
+    /// What was told of them.
+    thinking_told: Option<Value>,
     remains: Remains,
 }
 
@@ -133,6 +135,7 @@ impl Answer {
             service_tier: None,
             thinking_field: None,
             thinking_details: Vec::new(),
+            thinking_told: None,
             remains: Remains::default(),
         }
     }
@@ -208,6 +211,7 @@ impl Answer {
                 is_custom: false,
                 beyond: Map::new(),
             };
+            self.says(out);
             self.calls.take(piece, 0, 1, out);
         }
         true
@@ -317,10 +321,12 @@ impl Answer {
         }
         if let Some(text) = word(delta, "refusal") {
             self.has_said = true;
+            self.says(out);
             push_text(TurnEvent::Refusal, text, out);
         }
         if let Some(Value::Array(calls)) = delta.get("tool_calls") {
             for (position, call) in calls.iter().enumerate() {
+                self.says(out);
                 self.calls.take(Piece::of(call, call.get("index").and_then(number)), position, calls.len(), out);
             }
         }
@@ -331,8 +337,38 @@ impl Answer {
         self.remains.message(delta);
     }
 
+    /// What thinking has to come back with, told as soon as something else is said: a client that reads on has closed it then.
+    /// What comes later is told at the end.
+    fn thought(&mut self, out: &mut Vec<TurnEvent>) {
+        if self.thinking_field.is_none() && self.thinking_details.is_empty() {
+            return;
+        }
+        let mut value = Map::new();
+        if let Some(field) = self.thinking_field {
+            value.insert("field".into(), field.into());
+        }
+        if !self.thinking_details.is_empty() {
+            value.insert("details".into(), self.thinking_details.clone().into());
+        }
+        let value = Value::from(value);
+        if self.thinking_told.as_ref() != Some(&value) {
+            let native = Native { provider: self.provider.clone(), value: value.clone() };
+            out.push(TurnEvent::ReasoningState(ReasoningState { index: SAID, native }));
+            self.thinking_told = Some(value);
+        }
+    }
+
+    fn says(&mut self, out: &mut Vec<TurnEvent>) {
+        if self.thinking_told.is_none() {
+            self.thought(out);
+        }
+    }
+
     fn text(&mut self, text: &str, out: &mut Vec<TurnEvent>) {
-        self.has_said |= !text.is_empty();
+        if !text.is_empty() {
+            self.has_said = true;
+            self.says(out);
+        }
         push_text(TurnEvent::Text, text, out);
     }
 
@@ -363,17 +399,7 @@ impl Answer {
         };
         self.is_done = true;
         self.calls.close(out);
-        if self.thinking_field.is_some() || !self.thinking_details.is_empty() {
-            let mut value = Map::new();
-            if let Some(field) = self.thinking_field {
-                value.insert("field".into(), field.into());
-            }
-            if !self.thinking_details.is_empty() {
-                value.insert("details".into(), std::mem::take(&mut self.thinking_details).into());
-            }
-            let native = Native { provider: self.provider.clone(), value: value.into() };
-            out.push(TurnEvent::ReasoningState(ReasoningState { index: SAID, native }));
-        }
+        self.thought(out);
         let beyond = std::mem::take(&mut self.usage.beyond);
         let remains = std::mem::take(&mut self.remains);
         let native = remains.finish(&self.provider, beyond, self.has_said, SAID + 1 + self.calls.count(), out);

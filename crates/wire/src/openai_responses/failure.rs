@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, kind, code) = words(&error.kind);
     let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(status);
-    // More than models can be missing.
-    let code = error.code.as_deref().filter(|_| error.kind == ErrorKind::NotFound).unwrap_or(code);
+    // More than models can be missing, and more than the prompt be wrong.
+    let is_broad = matches!(error.kind, ErrorKind::NotFound | ErrorKind::InvalidRequest);
+    let code = error.code.as_deref().filter(|_| is_broad).unwrap_or(code);
     let body = json!({"message": message(error), "type": kind, "param": "", "code": code});
     (status, json!({ "error": body }))
 }
