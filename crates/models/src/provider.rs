@@ -114,13 +114,15 @@ pub struct AskContext {
     pub cancel: CancellationToken,
     /// Told of every retry and of everything left out of the request.
     pub observer: Option<Arc<dyn AskObserver>>,
+    /// The trace that the request is a part of, as the header `traceparent` says it; sent on.
+    pub trace: Option<String>,
 }
 
 impl AskContext {
     /// A context that nobody watches and nobody cancels.
     #[must_use]
     pub fn new(env: Env) -> Self {
-        AskContext { env, cancel: CancellationToken::new(), observer: None }
+        AskContext { env, cancel: CancellationToken::new(), observer: None, trace: None }
     }
 }
 

@@ -15,7 +15,7 @@ use placet_core::{
     Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice,
     ToolDefinition, TurnRequest, Usage,
 };
-use placet_models::{AskContext, SharedProvider};
+use placet_models::{AskContext, AskObserver, SharedProvider};
 use placet_observe::{Failure, RunResult};
 use placet_tools::{CallContext, Pipeline, PipelineError, Private, idempotency_key};
 use std::sync::Arc;
@@ -121,7 +121,8 @@ impl ActiveRun {
         // Whatever comes of it: once nobody waits for the answer, the connection is closed.
         let connection = self.cancel.child_token();
         let closing = connection.clone().drop_guard();
-        let context = AskContext { env: self.env.clone(), cancel: connection, observer: Some(watcher.clone()) };
+        let observer = Some(watcher.clone() as Arc<dyn AskObserver>);
+        let context = AskContext { cancel: connection, observer, ..AskContext::new(self.env.clone()) };
         let mut answer = Accumulator::new();
         let asked = tokio::select! {
             biased;

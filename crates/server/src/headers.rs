@@ -8,7 +8,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use placet_net::is_sensitive_header;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Headers of a request that mean this connection, this gateway or its key, and not the model.
 fn stays_here(name: &HeaderName) -> bool {

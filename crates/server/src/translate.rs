@@ -4,6 +4,7 @@ use crate::account::Account;
 use crate::body::{Body, Broken};
 use crate::config::ErrorClass;
 use crate::gateway::{Gateway, OMITTED, Snapshot};
+use crate::headers::TRACEPARENT;
 use crate::kept::Keeping;
 use crate::metrics::Outcome;
 use crate::refusal::Refusal;
@@ -80,7 +81,9 @@ impl Gateway {
         noted.tools = request.tools.iter().map(|tool| tool.name.as_str().to_owned()).collect();
         let cancel = CancellationToken::new();
         let hearing = Arc::new(Hearing { omitted: Mutex::default(), strict: route.strict.then(|| cancel.clone()) });
-        let context = AskContext { env: self.env.clone(), cancel, observer: Some(hearing.clone()) };
+        let trace = asked.headers.get(&TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let context =
+            AskContext { cancel, observer: Some(hearing.clone()), trace, ..AskContext::new(self.env.clone()) };
         let answered = provider.ask(Arc::new(request), context).await;
         let omitted = hearing.told();
         if route.strict && !omitted.is_empty() {

@@ -59,7 +59,10 @@ impl Asked<'_> {
         let options = &self.adapter.options;
         let question = self.question;
         let request = self.adapter.request(&question.path, Some(&question.body), &question.headers, self.key.as_ref());
-        let request = request.map_err(|error| self.net_error(&error))?;
+        let mut request = request.map_err(|error| self.net_error(&error))?;
+        if let Some(trace) = &self.context.trace {
+            request = request.header("traceparent", trace).map_err(|error| self.net_error(&error))?;
+        }
         let attempt = |attempt: placet_net::Try| {
             let mut request = request.clone();
             if let (Some(remaining), Some(timeouts)) = (attempt.remaining, request.timeouts) {

@@ -6,6 +6,8 @@ use placet_core::Env;
 use placet_testkit::upstream::{Answer, Upstream};
 use serde_json::{Value, json};
 
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
 fn provider(upstream: &Upstream, protocol: &str) -> String {
     format!(
         "[providers.mine]\nbase_url = \"{}\"\nprotocols = [\"{protocol}\"]\nkey_env = \"SECRET\"\n\
@@ -83,6 +85,7 @@ async fn e3_a_client_of_one_protocol_at_a_model_of_another() {
                     "api": api, "model": "house", "stream": stream, "system": "Be brief.", "user": "Look",
                     "tools": [tool("look_up"), tool("open_calendar")], "results": {"look_up": "sunny ✓"},
                     "errors": {"open_calendar": "the calendar is locked"}, "beside": "And hurry.",
+                    "headers": {"traceparent": format!("00-{TRACE}-b7ad6b7169203331-01")},
                 });
                 let talk = sdk.hold_one(&house.base, told);
                 let case = format!("{sdk:?} {api} -> {protocol} stream={stream}: {:#}", talk.0);
@@ -96,6 +99,8 @@ async fn e3_a_client_of_one_protocol_at_a_model_of_another() {
                     "{case}"
                 );
                 assert_eq!(talk.last()["usage"], json!([10, 5]), "{case}");
+                let sent = upstream.received()[before + 1].header("traceparent").map(str::to_owned);
+                assert!(sent.is_some_and(|sent| sent.contains(TRACE) && !sent.contains("b7ad6b7169203331")), "{case}");
                 let body = upstream.received()[before + 1].json();
                 let said = body.to_string();
                 for text in ["Be brief.", "Let me look.", "sunny ✓", "the calendar is locked"] {
