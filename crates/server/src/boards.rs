@@ -35,7 +35,8 @@ impl Mount for BoardsMount {
                 Some(grant) => self.0.handle_as(request, grant).await,
                 None if principal.is_anybody() => self.0.handle(request).await,
                 None => {
-                    let why = format!("the key `{}` is not for boards: say what it may in [keys.{0}.boards]", principal.key);
+                    let why =
+                        format!("the key `{}` is not for boards: say what it may in [keys.{0}.boards]", principal.key);
                     self.0.refusal(request.method().as_str(), request.uri().path(), 403, &why)
                 }
             };

@@ -1,9 +1,9 @@
 //! What each operation does with a request.
 
-use super::{Broken, Caller, Service};
 use super::access::{Act, Wanted};
 use super::answer::Answer;
 use super::route::Route;
+use super::{Broken, Caller, Service};
 use crate::boards::BoardSummary;
 use crate::content::Content;
 use crate::control::{BoardSpec, Control};

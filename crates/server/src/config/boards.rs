@@ -24,7 +24,12 @@ pub(super) fn read_boards(top: &Table<'_, '_>, base: &Path, lookup: &Lookup) -> 
     }
     let content = table.bytes("content").unwrap_or(usual.content);
     if !(1..=MOST_CONTENT).contains(&content) {
-        table.wrong(table.place("content"), "content", format!("{content} bytes are not possible, expected 1 to {MOST_CONTENT}"), None);
+        table.wrong(
+            table.place("content"),
+            "content",
+            format!("{content} bytes are not possible, expected 1 to {MOST_CONTENT}"),
+            None,
+        );
     }
     let entry = BoardsEntry {
         call_hosts,

@@ -90,7 +90,10 @@ fn a_whole_configuration_is_read() {
     assert_eq!(config.timeouts.first_byte, Some(Duration::from_secs(120)));
     assert_eq!(config.keys[0].team.as_deref(), Some("blue"));
     let boards = config.boards.as_ref().unwrap();
-    assert_eq!((&*boards.call_hosts, boards.decisions, boards.content), (&["agents.internal".to_owned()][..], 500, 1 << 20));
+    assert_eq!(
+        (&*boards.call_hosts, boards.decisions, boards.content),
+        (&["agents.internal".to_owned()][..], 500, 1 << 20)
+    );
     assert_eq!(boards.key.as_ref().unwrap().expose(), "sk-2");
     let grant = config.keys[0].boards.as_ref().unwrap();
     assert!(grant.manages && grant.regions.is_none() && grant.boards.as_ref().unwrap().contains("team/*"));

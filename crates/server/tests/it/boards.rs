@@ -3,7 +3,8 @@
 use crate::support::{Served, serve};
 use placet_core::record::Digest;
 
-const SPEC: &str = r#"{"regions":[{"name":"notes","kind":"level"},{"name":"goal","kind":"premise"}],"premises":{"goal":1}}"#;
+const SPEC: &str =
+    r#"{"regions":[{"name":"notes","kind":"level"},{"name":"goal","kind":"premise"}],"premises":{"goal":1}}"#;
 
 fn request(served: &Served, method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let head = format!(
@@ -18,7 +19,8 @@ fn request(served: &Served, method: &str, path: &str, headers: &str, body: &str)
 async fn the_door_is_before_the_boards_and_speaks_their_words() {
     let served = serve("[limits]\nbody = \"1KB\"\n[boards]\n").await;
     let json = "content-type: application/json\r\n";
-    let send = async |method, path, headers, body: &str| served.raw(&request(&served, method, path, headers, body)).await;
+    let send =
+        async |method, path, headers, body: &str| served.raw(&request(&served, method, path, headers, body)).await;
     assert_eq!(send("PUT", "/v1/boards/b", json, SPEC).await.status, 201);
     let write = r#"{"writer":"ann","content":{"n":1e400}}"#;
     let written = send("POST", "/v1/boards/b/levels/notes", json, write).await;

@@ -16,8 +16,8 @@ use placet_board::{
     Agent, BoardError, BoardId, BoardSpec, Boards, BoardsOptions, Delivery, DeliveryFailure, Limits, Notification,
     Outgoing, Reader, Transport,
 };
-use placet_core::Env;
 use placet_core::BoxFuture;
+use placet_core::Env;
 use placet_core::env::Task;
 use placet_server::{Mount, Principal, board_answer};
 use placet_store::{MemoryStore, SharedStore, Tenant};
