@@ -42,9 +42,10 @@ fn main() {
     #[expect(clippy::cast_precision_loss, reason = "a figure to read")]
     let rate = times.len() as f64 / took;
     println!(
-        "{address}{path}: {clients} clients, {rate:.0} writes a second, p50 {:.3} ms, p99 {:.3} ms",
+        "{address}{path}: {clients} clients, {rate:.0} writes a second, p50 {:.3} ms, p99 {:.3} ms, {} in all",
         at(50),
-        at(99)
+        at(99),
+        times.len()
     );
 }
 

@@ -32,6 +32,7 @@ fn main() {
         }
     }
     runtime.block_on(reads(memory()));
+    runtime.block_on(idle_boards(memory()));
     for subscribers in [0, 3] {
         let file = folder.path().join(format!("{subscribers}.sqlite"));
         let store = Arc::new(SqliteStore::open(&file, SqliteOptions::new(Arc::new(SystemClock::new()))).unwrap());
@@ -139,16 +140,55 @@ async fn reads(store: SharedStore) {
         }
         let reader = control.reader();
         let clock = env.clock();
-        let start = clock.steady();
-        let mut count = 0_u32;
-        while clock.steady() - start < Duration::from_secs(1) {
-            let from = (u64::from(count) * 7919) % (holds - 100);
-            assert_eq!(reader.read_level("findings", Bounds::from(from)).await.unwrap().items.len(), 100);
-            count += 1;
+        // All over the level, where what is read is in no cache of the processor; and all over as many rows as the small level
+        // has, in its middle, where it is: what differs between the two is what memory costs.
+        for (place, first, among) in [("anywhere", 0, holds), ("among a thousand rows", holds / 2 - 500, 1000)] {
+            let start = clock.steady();
+            let (mut count, mut spans) = (0_u64, Vec::new());
+            while clock.steady() - start < Duration::from_secs(1) {
+                let from = first + (count * 7919) % (among - 100);
+                let before = clock.steady();
+                assert_eq!(reader.read_level("findings", Bounds::from(from)).await.unwrap().items.len(), 100);
+                spans.push(clock.steady() - before);
+                count += 1;
+            }
+            spans.sort_unstable();
+            let micros = |share: usize| spans[spans.len() * share / 100].as_secs_f64() * 1e6;
+            println!(
+                "memory: 100 rows of a level of {holds}, {place}: p10 {:.1} µs, p50 {:.1} µs",
+                micros(10),
+                micros(50)
+            );
         }
-        let each = (clock.steady() - start) / count;
-        println!("memory: 100 rows of a level of {holds}: {:.1} µs", each.as_secs_f64() * 1e6);
     }
+}
+
+/// What boards cost on which nothing happens: ten thousand, each with an agent and a window, and a sweep over all.
+async fn idle_boards(store: SharedStore) {
+    let env = Env::system();
+    let boards = Boards::new(store, Tenant::new("bench"), &env);
+    let day = Duration::from_secs(86_400);
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let (before, tasks) = (threads(), alive_tasks());
+    for number in 0..10_000 {
+        let agent = Agent::new("ann").subscribes_to(["findings"]).on_notified(|_| async { Ok(()) });
+        let spec = BoardSpec::new(Limits::new(day, day)).region(Region::level("findings")).agent(agent);
+        boards.open(&BoardId::new(format!("idle-{number}")).unwrap(), &spec).await.unwrap();
+    }
+    let _sweep = boards.sweep(placet_board::SweepOptions::default());
+    env.sleep(Duration::from_secs(3)).await;
+    let cpu = processor_time();
+    env.sleep(Duration::from_secs(10)).await;
+    println!(
+        "10,000 idle boards: {} more threads, {} more tasks, {:.1} ms of processor time in 10 s",
+        threads() - before,
+        alive_tasks() - tasks,
+        (processor_time() - cpu).as_secs_f64() * 1e3
+    );
+}
+
+fn alive_tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
 /// The median of appending one page and syncing it to disk.

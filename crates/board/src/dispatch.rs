@@ -1,7 +1,8 @@
 //! Telling agents what changed. What they are owed stands in the store, a row for each write, written with it; a *round* reads
 //! the rows of those who are not served yet, makes one notification for each of them out of all that is due, notes that the agent was
-//! told, sends, and notes through which number it arrived. A row goes when all that it names are served. Whatever happens in
-//! between, the rows are there and are sent again.
+//! told, sends, and notes through which number it arrived. A row goes when all that it names are served; where many stay, because
+//! somebody cannot be reached, they are merged into one for each agent. Whatever happens in between, the rows are there and
+//! are sent again.
 
 mod marks;
 mod owed;
@@ -16,7 +17,7 @@ use crate::layout::{last_number, owed_row};
 use crate::model::RegionKind;
 use crate::notify::{DeliveryFailure, Listener, Notification, Transport};
 use crate::snapshot::Snapshot;
-use crate::stored::{self, Cursors, Owed, StoredAgent};
+use crate::stored::{self, Cursors, Merged, Owed, StoredAgent};
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{FutureExt as _, poll};
@@ -37,8 +38,10 @@ const AGENTS: usize = 100;
 const MARKS: usize = 32;
 /// How many rows one round looks at; the next goes on.
 const MOST_ROWS: usize = 50_000;
-/// From how many rows on an agent that none of them names is not looked for among them again.
+/// From how many rows on they are merged, and an agent that none of them names is not looked for among them again.
 const MANY_ROWS: usize = 256;
+/// How many times so many rows are merged at once.
+const CONDENSED: usize = 64;
 /// How long a board whose writes come faster than they are told of is left alone between two rounds, so that one word covers many.
 const PACE: Duration = Duration::from_millis(1);
 /// How long the first round waits for slow recipients before it goes on without them.
@@ -190,8 +193,8 @@ pub(crate) struct Due<'s> {
 /// What is noted without anybody being told.
 #[derive(Default)]
 pub(crate) struct Aside {
-    /// Rows of registrations that missed nothing.
-    moot: Vec<Key>,
+    /// Rows of agents that are owed nothing, as they were.
+    moot: Vec<(Key, Condition)>,
     /// Agents that nothing is owed to, on a board where much is owed to others: so that they are not looked for again.
     quiet: Vec<Key>,
 }
@@ -200,8 +203,8 @@ pub(crate) struct Aside {
 struct Sending {
     notification: Notification,
     rows: Arc<Vec<Row>>,
-    /// The row of its registration, and that it has not come back meanwhile.
-    joined: Option<(Key, Condition)>,
+    /// The row of its own, as it was.
+    merged: Option<(Key, Condition)>,
 }
 
 type Sent = (Sending, Result<(), DeliveryFailure>);
@@ -373,7 +376,9 @@ impl Handle {
         for candidate in &mut candidates {
             candidate.progress = progress.get(&*candidate.agent.name).copied().unwrap_or_default();
         }
-        let joined = self.joined().await?;
+        let merged = self.merged().await?;
+        // What was merged after the head was looked at is told as well, or it would be settled untold.
+        head = merged.values().map(|(merged, _)| merged.through).fold(head, u64::max);
         let from = candidates.iter().map(Candidate::floor).min().unwrap_or(0);
         let rows = Arc::new(self.rows(from, head, MOST_ROWS).await?);
         if let Some(last) = rows.last().filter(|_| rows.len() >= MOST_ROWS) {
@@ -387,13 +392,11 @@ impl Handle {
             let own = rows.iter().filter(|row| row.number > floor && row.owed.hearers.iter().any(|h| h == name));
             own.for_each(|row| found.add(row.owed.due, [row.owed.region.clone()]));
             let mut row = None;
-            if let Some(registered) = joined.get(name).filter(|_| candidate.told == 0) {
-                row = Some(self.layout().joined(name));
-                if head > candidate.progress.cursors.acknowledged
-                    && let (Some(due), regions) = self.holding(candidate.agent, &snapshot, *registered).await?
-                {
-                    found.add(due, regions);
-                }
+            if let Some((merged, as_it_was)) = merged.get(name)
+                && (candidate.told == 0 || merged.through > candidate.told)
+            {
+                row = Some((self.layout().merged(name), as_it_was.clone()));
+                self.add_merged(&mut found, candidate.agent, &snapshot, merged, head, candidate.progress).await?;
             }
             let Some(mut first) = found.due else {
                 // Answered already, or nothing holds anything: nothing is owed.
@@ -411,9 +414,8 @@ impl Handle {
                 round.again_in(first.since(now));
                 continue;
             }
-            let joined = row.map(|row| (row, snapshot.same_roster(self.layout())));
             let due = Due { agent: name, progress: candidate.progress, regions: found.regions };
-            dues.push((due, candidate.carrier, joined));
+            dues.push((due, candidate.carrier, row));
         }
         let mut all = Vec::new();
         let mut dues = dues.into_iter();
@@ -423,14 +425,14 @@ impl Handle {
                 return Ok(all);
             }
             let (agents, carriers): (Vec<_>, Vec<_>) =
-                chunk.into_iter().map(|(due, carrier, joined)| (due, (carrier, joined))).unzip();
+                chunk.into_iter().map(|(due, carrier, merged)| (due, (carrier, merged))).unzip();
             let noted = std::mem::take(&mut aside);
             let Some(notifications) = self.mark(&snapshot, head, agents, &noted).await? else { return Ok(all) };
             let mut book = self.state.dispatching.book();
-            for ((carrier, joined), notification) in carriers.into_iter().zip(notifications) {
+            for ((carrier, merged), notification) in carriers.into_iter().zip(notifications) {
                 let Some(notification) = notification else { continue };
                 book.under_way.entry(notification.agent.clone()).or_default().push(head);
-                all.push((carrier, Sending { notification, rows: rows.clone(), joined }));
+                all.push((carrier, Sending { notification, rows: rows.clone(), merged }));
             }
         }
     }

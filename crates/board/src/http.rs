@@ -10,7 +10,7 @@ mod operations;
 mod route;
 
 pub use access::{Access, Act, Denied, Grant, Tokens, Wanted};
-pub use answer::Body;
+pub use answer::{Body, Broken};
 
 use crate::boards::Boards;
 use answer::Answer;
@@ -19,6 +19,7 @@ use http::{Request, Response};
 use route::Route;
 use std::fmt;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// The most bytes of a request's body.
 pub const BODY_BYTES: usize = 16 << 20;
@@ -29,6 +30,16 @@ pub struct Service {
     boards: Boards,
     prefix: Arc<str>,
     access: Option<Arc<dyn Access>>,
+    stop: CancellationToken,
+}
+
+/// Who asks, and what that allows.
+#[derive(Clone, Copy)]
+enum Caller<'a> {
+    /// Whoever shows that token, if any.
+    Showing(Option<&'a str>),
+    /// Somebody who was let in before.
+    Granted(&'a Grant),
 }
 
 impl Service {
@@ -37,7 +48,15 @@ impl Service {
     #[must_use]
     pub fn new(boards: Boards, prefix: impl Into<String>) -> Self {
         let prefix: String = prefix.into();
-        Service { boards, prefix: prefix.trim_end_matches('/').into(), access: None }
+        let stop = CancellationToken::new();
+        Service { boards, prefix: prefix.trim_end_matches('/').into(), access: None, stop }
+    }
+
+    /// Ends answers that have no end of their own, and does not wait for anything any more, once `stop` is cancelled.
+    #[must_use]
+    pub fn until(mut self, stop: CancellationToken) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// Asks before every operation whether the caller may.
@@ -62,15 +81,37 @@ impl Service {
 
     /// Answers a request. Whatever it holds, there is an answer: malformed input is one of status 400.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
+        self.answer(request, None).await
+    }
+
+    /// The same for a caller who was let in before and may do what `grant` says, whatever token the request shows.
+    pub async fn handle_as(&self, request: Request<Bytes>, grant: &Grant) -> Response<Body> {
+        self.answer(request, Some(grant)).await
+    }
+
+    /// What is answered where whoever listens has refused a request to `path`, in the words of the boards.
+    #[must_use]
+    pub fn refusal(&self, method: &str, path: &str, status: u16, detail: &str) -> Response<Body> {
+        let route = (status == 405).then(|| Route::find(self.below(path), method));
+        let answer = route.and_then(Result::err).unwrap_or_else(|| Answer::refused(status, detail));
+        answer.into_response()
+    }
+
+    fn below<'p>(&self, path: &'p str) -> &'p str {
+        path.strip_prefix(&*self.prefix).unwrap_or_default()
+    }
+
+    async fn answer(&self, request: Request<Bytes>, grant: Option<&Grant>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
         let query = parts.uri.query().unwrap_or_default();
-        let answer = match Route::find(path.strip_prefix(&*self.prefix).unwrap_or_default(), parts.method.as_str()) {
+        let answer = match Route::find(self.below(path), parts.method.as_str()) {
             Err(answer) => answer,
             Ok(route) => {
                 let token = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-                let token = token.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
-                let asked = operations::Asked { service: self, token, query, body };
+                let token = token.and_then(bearer);
+                let caller = grant.map_or(Caller::Showing(token), Caller::Granted);
+                let asked = operations::Asked { service: self, caller, query, body };
                 asked.answer(&route).await.unwrap_or_else(|problem| problem)
             }
         };
@@ -78,12 +119,20 @@ impl Service {
     }
 
     /// Whether the caller may.
-    fn allows(&self, token: Option<&str>, wanted: &Wanted<'_>) -> Result<(), Answer> {
-        match &self.access {
-            None => Ok(()),
-            Some(access) => access.allows(token, wanted).map_err(|denied| Answer::denied(&denied)),
-        }
+    fn allows(&self, caller: Caller<'_>, wanted: &Wanted<'_>) -> Result<(), Answer> {
+        let allowed = match (caller, &self.access) {
+            (Caller::Granted(grant), _) => grant.allows(wanted),
+            (Caller::Showing(token), Some(access)) => access.allows(token, wanted),
+            (Caller::Showing(_), None) => Ok(()),
+        };
+        allowed.map_err(|denied| Answer::denied(&denied))
     }
+}
+
+/// The token of an `authorization` header.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 impl fmt::Debug for Service {

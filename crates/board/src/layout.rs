@@ -14,7 +14,7 @@
 //! | log tenant, `board`, board | every write, its number being the sequence number | writes |
 //! | log …, `decisions` | what was decided | everything |
 //! | across tenants, `board`, `owed`, tenant, board, number | who is owed a word of this number, from when on | writes; settled once all are told |
-//! | …, agent | that the agent is owed a word of all that it subscribes to | registrations; settled once told |
+//! | …, agent | that the agent is owed a word of much at once, through which number | registrations; merging of old rows; settled once told |
 //!
 //! A board that was deleted leaves its `run` cell behind, so that its version is never met again.
 
@@ -102,8 +102,8 @@ impl Layout {
         self.agent(agent).text("sent")
     }
 
-    /// That an agent is owed a word of all that it subscribes to, since it was registered.
-    pub(crate) fn joined(&self, agent: &str) -> Key {
+    /// That an agent is owed a word of much at once: since it was registered, or since so much was owed that it was merged.
+    pub(crate) fn merged(&self, agent: &str) -> Key {
         self.owed.clone().text(agent)
     }
 }

@@ -326,9 +326,9 @@ impl Record {
         let mut batch = Batch::new();
         batch.require(snapshot.same_run(self.0.layout()));
         batch.put(self.0.layout().sent(agent), stored::sent(through.max(before)));
-        batch.delete_cell(self.0.layout().joined(agent));
+        batch.delete_cell(self.0.layout().merged(agent));
         self.commit(batch).await?;
-        self.0.collect(usize::MAX).await
+        self.0.collect(usize::MAX).await.map(drop)
     }
 
     /// Removes the board with all that belongs to it, or nothing.

@@ -216,6 +216,40 @@ impl Owed {
     }
 }
 
+/// That one agent is owed a word of much at once: from when on, of everything through which number, of which regions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) due: Timestamp,
+    pub(crate) through: u64,
+    /// Empty for all that the agent subscribes to and that hold something: what it is owed since it was registered.
+    pub(crate) regions: BTreeSet<String>,
+}
+
+impl Merged {
+    /// What a registration owes, from the commit on.
+    pub(crate) fn registration(head: u64) -> ValueForm {
+        ValueForm::new(FORMAT).now().bytes(head.to_be_bytes().to_vec())
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        let mut bytes = BytesMut::with_capacity(64);
+        bytes.put_u64(self.through);
+        self.regions.iter().for_each(|name| put_name(&mut bytes, name));
+        Value::with_leading_instant(FORMAT, self.due, &bytes)
+    }
+
+    pub(crate) fn read(value: &Value) -> Result<Self, StoreError> {
+        let mut take = Take::new(value.known(FORMAT)?);
+        let due = Timestamp::from_micros(take.u64()?.cast_signed());
+        let through = take.u64()?;
+        let mut regions = BTreeSet::new();
+        while !take.is_at_end() {
+            regions.insert(take.name()?.to_owned());
+        }
+        Ok(Merged { due, through, regions })
+    }
+}
+
 /// Through which number an agent was told for sure.
 pub(crate) fn sent(through: u64) -> Value {
     Value::new(FORMAT, through.to_be_bytes().to_vec())
@@ -406,6 +440,7 @@ mod tests {
             let _ = key_record(&value);
             let _ = Cursors::read(&value);
             let _ = Owed::read(&value);
+            let _ = Merged::read(&value);
             let _ = RunState::read(&value);
         }
 
@@ -414,7 +449,9 @@ mod tests {
             let due = Timestamp::from_micros(42);
             let part = owed_part(&region, hearers.iter().map(String::as_str));
             let value = Value::with_leading_instant(FORMAT, due, &part);
-            prop_assert_eq!(Owed::read(&value).unwrap(), Owed { due, region, hearers });
+            prop_assert_eq!(Owed::read(&value).unwrap(), Owed { due, region, hearers: hearers.clone() });
+            let merged = Merged { due, through: 7, regions: hearers.into_iter().collect() };
+            prop_assert_eq!(Merged::read(&merged.value()).unwrap(), merged);
         }
     }
 }

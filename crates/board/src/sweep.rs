@@ -3,7 +3,6 @@
 
 use crate::boards::Boards;
 use crate::control::Control;
-use crate::control::agents::ROWS;
 use crate::control::run::Expiry;
 use crate::dispatch::Scope;
 use crate::error::Result;
@@ -204,7 +203,7 @@ impl Boards {
             // Beyond all rows of this board: none of them has such a part.
             *beyond = Some(control.0.layout().owed.clone().bytes([0xFF]));
             // What everybody was told of is settled by whoever comes across it.
-            if let Err(error) = control.0.collect(ROWS).await {
+            if let Err(error) = control.0.condense().await {
                 tracing::warn!(board = %control.board_id(), %error, "what was sent could not be settled");
             }
             match control.0.round(scope).await {

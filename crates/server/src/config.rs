@@ -1,5 +1,6 @@
 //! The configuration: what `placet.toml` says, checked whole.
 
+mod boards;
 mod document;
 mod flows;
 mod reader;
@@ -8,6 +9,7 @@ pub use flows::{AgentEntry, FlowEntry, StepEntry};
 pub use reader::Problem;
 
 use indexmap::IndexMap;
+use placet_board::http::Grant;
 use placet_core::{Price, Secret};
 use placet_models::{Lookup, ModelRef};
 use placet_net::Timeouts;
@@ -60,6 +62,8 @@ pub struct Config {
     pub store: Option<String>,
     /// Whether `/metrics` is served.
     pub metrics: bool,
+    /// How boards are served; absent where they are not.
+    pub boards: Option<BoardsEntry>,
 }
 
 /// What is bounded.
@@ -115,6 +119,22 @@ pub struct KeyEntry {
     pub user: Option<String>,
     /// The team it belongs to.
     pub team: Option<String>,
+    /// What may be done with it on boards; absent is nothing.
+    pub boards: Option<Grant>,
+}
+
+/// How boards are served.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BoardsEntry {
+    /// Hosts that agents may be called at although they are not public.
+    pub call_hosts: Vec<String>,
+    /// What the calls of agents and rules are signed with.
+    pub key: Option<Secret>,
+    /// How many decisions of a board are kept.
+    pub decisions: u64,
+    /// The most bytes that one write holds.
+    pub content: usize,
 }
 
 /// A provider.
@@ -336,6 +356,7 @@ impl Default for Config {
             limits: Limits::default(),
             store: None,
             metrics: true,
+            boards: None,
         }
     }
 }

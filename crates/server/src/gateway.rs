@@ -160,6 +160,7 @@ impl Gateway {
         };
         note("server.listen", config.listen != before.config.listen);
         note("store", config.store != before.config.store);
+        note("boards", config.boards != before.config.boards);
         let (new, old) = (&config.limits, &before.config.limits);
         note("limits.connections", new.connections != old.connections);
         note("limits.requests", new.requests != old.requests);
@@ -221,7 +222,9 @@ impl Gateway {
             Ok(response) => response,
             Err(refusal) => {
                 self.metrics.refused(refusal.status);
-                refusal.into_response(heading.speech, id.as_str())
+                let path = heading.path_and_query.path();
+                let told = self.mount(path).and_then(|mount| mount.refusal(&heading.method, path, &refusal));
+                told.unwrap_or_else(|| refusal.into_response(heading.speech, id.as_str()))
             }
         };
         response.headers_mut().insert(REQUEST_ID, id.header());
@@ -291,6 +294,11 @@ impl Gateway {
         }
     }
 
+    /// What serves a path beside the models.
+    fn mount(&self, path: &str) -> Option<&dyn Mount> {
+        self.mounts.iter().find(|mount| mount.serves(path)).map(|mount| &**mount)
+    }
+
     async fn mounted(
         &self,
         snapshot: &Snapshot,
@@ -298,7 +306,7 @@ impl Gateway {
         principal: Arc<Principal>,
         body: Incoming,
     ) -> Result<Response<Body>, Refusal> {
-        let Some(mount) = self.mounts.iter().find(|mount| mount.serves(heading.path_and_query.path())) else {
+        let Some(mount) = self.mount(heading.path_and_query.path()) else {
             let path: String = heading.path_and_query.path().chars().take(200).collect();
             let message = format!(
                 "there is nothing at {path}; a base URL ends before /v1/chat/completions, /v1/messages and so on"

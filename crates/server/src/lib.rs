@@ -12,6 +12,7 @@
 
 mod account;
 mod agents;
+mod boards;
 mod body;
 mod coding;
 mod config;
@@ -39,10 +40,11 @@ mod translate;
 mod turn;
 mod vendors;
 
+pub use boards::{BoardsMount, board_answer};
 pub use body::{Body, Broken, Pieces};
 pub use config::{
-    AgentEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, FlowEntry, KeyEntry, Limits, ModelEntry,
-    Problem, ProviderEntry, RouteEntry, StepEntry, Strategy, TargetEntry,
+    AgentEntry, BoardsEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, FlowEntry, KeyEntry, Limits,
+    ModelEntry, Problem, ProviderEntry, RouteEntry, StepEntry, Strategy, TargetEntry,
 };
 pub use flows::SetupError;
 pub use gateway::{Gateway, Parts, ReloadError, Served, ServedFrom, reload};

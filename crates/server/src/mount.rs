@@ -2,8 +2,9 @@
 
 use crate::body::Body;
 use crate::principal::Principal;
+use crate::refusal::Refusal;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use placet_core::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
@@ -15,4 +16,9 @@ pub trait Mount: Send + Sync + fmt::Debug {
 
     /// Answers a request.
     fn answer(&self, request: Request<Bytes>, principal: Arc<Principal>) -> BoxFuture<'_, Response<Body>>;
+
+    /// What is answered to a request for this path that was refused before it came here, where that has a form of its own.
+    fn refusal(&self, _method: &Method, _path: &str, _refusal: &Refusal) -> Option<Response<Body>> {
+        None
+    }
 }

@@ -4,6 +4,7 @@ use crate::config::{Config, KeyEntry};
 use crate::refusal::Refusal;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Uri};
+use placet_board::http::Grant;
 use placet_core::ErrorKind;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -20,11 +21,13 @@ pub struct Principal {
     /// The team it belongs to.
     pub team: Option<Arc<str>>,
     models: Vec<String>,
+    boards: Option<Grant>,
+    is_anybody: bool,
 }
 
 impl Principal {
     fn local() -> Self {
-        Principal { key: "local".into(), user: None, team: None, models: Vec::new() }
+        Principal { key: "local".into(), user: None, team: None, models: Vec::new(), boards: None, is_anybody: true }
     }
 
     fn of(entry: &KeyEntry) -> Self {
@@ -33,7 +36,21 @@ impl Principal {
             user: entry.user.as_deref().map(Arc::from),
             team: entry.team.as_deref().map(Arc::from),
             models: entry.models.clone(),
+            boards: entry.boards.clone(),
+            is_anybody: false,
         }
+    }
+
+    /// Whether no key is needed: it may be anybody who reaches the listener.
+    #[must_use]
+    pub fn is_anybody(&self) -> bool {
+        self.is_anybody
+    }
+
+    /// What its key may do on boards; nothing where its entry does not say.
+    #[must_use]
+    pub fn boards(&self) -> Option<&Grant> {
+        self.boards.as_ref()
     }
 
     /// Whether a model of that name may be asked.
@@ -124,6 +141,7 @@ mod tests {
             models: models.iter().map(|model| (*model).to_owned()).collect(),
             user: None,
             team: None,
+            boards: None,
         };
         Keys::new(&Config {
             keys: vec![entry("ann", "k-ann", &["gpt-*", "house"]), entry("ben", "k-ben", &[])],

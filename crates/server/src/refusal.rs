@@ -29,6 +29,18 @@ impl Refusal {
         Refusal { status, kind, message, field: None, code: None, retry_after: None, allow: None }
     }
 
+    /// The status that it is answered with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// What is wrong, for the client.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self

@@ -10,9 +10,9 @@ use crate::model::{Region, RegionKind};
 use crate::name::checked;
 use crate::notify::Agent;
 use crate::snapshot::Snapshot;
-use crate::stored::{self, Cursors, Roster, StoredAgent, StoredRegion};
+use crate::stored::{self, Cursors, Merged, Roster, StoredAgent, StoredRegion};
 use placet_core::Timestamp;
-use placet_store::{Batch, Condition, Direction, Found, Key, KeyPart, StoreError, ValueForm};
+use placet_store::{Batch, Condition, Direction, Found, Key, KeyPart, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 const MOST_AGENTS: usize = 2_000;
 /// How many regions a board has at most.
 const MOST_REGIONS: usize = 2_000;
-/// How often a registration finds out by itself that it missed nothing.
+/// How often a registration finds out by itself what was there before it; on a busy board it is looked at later.
 const LOOKS: usize = 3;
 /// How many rows of the owed one batch settles.
 pub(crate) const ROWS: usize = 400;
@@ -147,11 +147,14 @@ impl Control {
             // From this commit on every write owes it a word. Of what was there before it is owed this one; or none, if there
             // was nothing, and nothing has come since that was looked at. On a busy board it is looked at later.
             batch.put(layout.sent(&name), stored::sent(head));
-            let joined = layout.joined(&name);
+            if attempt < LOOKS {
+                batch.require(Condition::head(layout.log.clone(), head));
+            }
+            let merged = layout.merged(&name);
             if misses || attempt >= LOOKS {
-                batch.put(joined, ValueForm::new(stored::FORMAT).now());
+                batch.put(merged, Merged::registration(head));
             } else {
-                batch.require(Condition::head(layout.log.clone(), head)).delete_cell(joined);
+                batch.delete_cell(merged);
             }
             let decision = Decision::AgentRegistered { agent: name.to_string(), returning };
             handle.decide(&mut batch, decision.value()?);
@@ -233,7 +236,13 @@ impl Control {
             batch.require(snapshot.same_run(layout)).require(Condition::version(key.clone(), version));
             batch.put(key.clone(), Cursors { acknowledged: notification_id, ..cursors }.value());
             handle.push_idle(&mut batch, &snapshot);
-            batch.delete_cell(layout.joined(agent));
+            // What is owed beyond that stays: an agent that came back may answer what its former self was told.
+            let merged = handle.store().cell(&layout.merged(agent)).await?;
+            if let Some(cell) = merged
+                && Merged::read(&cell.value)?.through <= notification_id
+            {
+                batch.require(Condition::version(cell.key.clone(), cell.version)).delete_cell(cell.key);
+            }
             let decision = Decision::NotificationAcknowledged { agent: agent.to_owned(), through: notification_id };
             handle.decide(&mut batch, decision.value()?);
             match handle.store().commit(batch).await {

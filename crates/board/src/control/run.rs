@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+/// How long whoever waits for the end of a run waits at least before looking again.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 /// How many opening values one commit writes.
 const OPENING: usize = 100;
 
@@ -493,6 +495,11 @@ impl Control {
     /// [`BoardError::UnknownBoard`] where there never was a run; what the store says.
     pub async fn outcome(&self) -> Result<Option<Outcome>> {
         self.0.expire().await?;
+        self.settled().await
+    }
+
+    /// How the run ended, as far as is known.
+    async fn settled(&self) -> Result<Option<Outcome>> {
         let snapshot = self.0.snapshot().await?;
         match &snapshot.run {
             None => Err(self.0.unknown_board()),
@@ -511,13 +518,16 @@ impl Control {
         let mut watch = self.0.inner.store.watch(&self.0.layout().decisions);
         loop {
             let seen = self.0.store().log_head(&self.0.layout().decisions).await?.number;
-            if let Some(outcome) = self.outcome().await? {
+            let expiry = self.0.expire().await?;
+            if let Some(outcome) = self.settled().await? {
                 return Ok(Some(outcome));
             }
             let Some(run) = self.reader().run().await? else { return Ok(None) };
-            let mut wait = run.idle_deadline.min(run.wall_deadline).since(run.now);
-            // Where only another process may end the silence, the deadline has passed and nothing tells when it does.
-            wait = wait.max(std::time::Duration::from_millis(5));
+            let mut wait = run.idle_deadline.min(run.wall_deadline).since(run.now).max(LOOK);
+            if expiry == Expiry::NotOurs {
+                // The deadline has passed, and only another process ends the silence; that is heard of when it is decided.
+                wait = run.wall_deadline.since(run.now).max(LOOK);
+            }
             if let Some(until) = until {
                 let left = until.saturating_sub(env.clock().steady());
                 if left.is_zero() {

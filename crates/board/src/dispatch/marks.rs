@@ -16,12 +16,9 @@ impl Handle {
         for _ in 0..MARKS {
             let mut batch = Batch::new();
             batch.require(snapshot.same_run(layout));
-            // An agent that came back has such a row anew.
-            if !aside.moot.is_empty() {
-                batch.require(snapshot.same_roster(layout));
-            }
-            for row in aside.moot.iter().take(ROWS) {
-                batch.delete_cell(row.clone());
+            let moot = aside.moot.len().min(ROWS);
+            for (row, as_it_was) in aside.moot.iter().take(moot) {
+                batch.require(as_it_was.clone()).delete_cell(row.clone());
             }
             for agent in aside.quiet.iter().take(AGENTS) {
                 batch.put(agent.clone(), stored::sent(head));
@@ -65,7 +62,7 @@ impl Handle {
                 }
                 Err(StoreError::Condition { index, .. }) => {
                     // Whoever looks next finds out what is owed then.
-                    if index == 0 || (index == 1 && !aside.moot.is_empty()) {
+                    if index <= moot {
                         self.fresh().await?;
                         return Ok(None);
                     }
@@ -87,7 +84,7 @@ impl Handle {
         }
         let layout = self.layout();
         let snapshot = self.snapshot().await?;
-        let (mut told, mut joined, mut rows) = (BTreeMap::new(), Vec::new(), None);
+        let (mut told, mut merged, mut rows) = (BTreeMap::new(), Vec::new(), None);
         let mut batch = Batch::new();
         batch.require(snapshot.same_run(layout));
         for (sending, result) in sent {
@@ -97,7 +94,7 @@ impl Handle {
             }
             match result {
                 Ok(()) => {
-                    joined.extend(sending.joined);
+                    merged.extend(sending.merged);
                     rows = Some(sending.rows);
                     round.told.insert(agent.clone());
                     told.insert(agent, to_sequence);
@@ -138,13 +135,11 @@ impl Handle {
                 Err(error) => return Err(error.into()),
             }
         }
-        for chunk in joined.chunks(ROWS) {
-            for (row, same_roster) in chunk {
-                batch.require(same_roster.clone()).delete_cell(row.clone());
-            }
+        for (row, as_it_was) in merged {
+            batch.require(as_it_was).delete_cell(row);
             match self.store().commit(std::mem::take(&mut batch)).await {
                 Ok(_) => {}
-                // Somebody came back, maybe this one: it is told once more than it had to be.
+                // The agent came back, or more was merged: it is told once more than it had to be.
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -47,7 +47,7 @@ pub trait Access: Send + Sync {
     fn allows(&self, token: Option<&str>, wanted: &Wanted<'_>) -> Result<(), Denied>;
 }
 
-/// What one token allows. A set that is absent allows all.
+/// What one caller may do. A set that is absent allows all; a name that ends with `*` stands for all that begin so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// These boards.
@@ -58,6 +58,37 @@ pub struct Grant {
     pub regions: Option<BTreeSet<String>>,
     /// Whether boards may be opened, closed, deleted and declared.
     pub manages: bool,
+}
+
+impl Grant {
+    /// Whether it holds for this.
+    ///
+    /// # Errors
+    /// [`Denied::Forbidden`].
+    pub fn allows(&self, wanted: &Wanted<'_>) -> Result<(), Denied> {
+        let within = |set: &Option<BTreeSet<String>>, name: Option<&str>, what: &str| match (set, name) {
+            (Some(set), Some(name)) if !holds(set, name) => {
+                Err(Denied::Forbidden(format!("the token is not for the {what} {name:?}")))
+            }
+            _ => Ok(()),
+        };
+        within(&self.boards, wanted.board, "board")?;
+        match wanted.act {
+            Act::Read => Ok(()),
+            Act::Write => {
+                within(&self.agents, wanted.agent, "agent")?;
+                within(&self.regions, wanted.region, "region")
+            }
+            Act::Answer => within(&self.agents, wanted.agent, "agent"),
+            Act::Manage if self.manages => Ok(()),
+            Act::Manage => Err(Denied::Forbidden("the token is not for managing boards".to_owned())),
+        }
+    }
+}
+
+fn holds(set: &BTreeSet<String>, name: &str) -> bool {
+    let begins = |known: &String| known.strip_suffix('*').is_some_and(|beginning| name.starts_with(beginning));
+    set.contains(name) || set.iter().any(begins)
 }
 
 /// Tokens, kept as their digests only.
@@ -82,25 +113,8 @@ impl Tokens {
 impl Access for Tokens {
     // The digest of what is shown is looked up, not the token compared: how long that takes says nothing of any token.
     fn allows(&self, token: Option<&str>, wanted: &Wanted<'_>) -> Result<(), Denied> {
-        let grant =
-            token.and_then(|token| self.0.get(&Digest::of(token.as_bytes()).to_hex())).ok_or(Denied::Unknown)?;
-        let within = |set: &Option<BTreeSet<String>>, name: Option<&str>, what: &str| match (set, name) {
-            (Some(set), Some(name)) if !set.contains(name) => {
-                Err(Denied::Forbidden(format!("the token is not for the {what} {name:?}")))
-            }
-            _ => Ok(()),
-        };
-        within(&grant.boards, wanted.board, "board")?;
-        match wanted.act {
-            Act::Read => Ok(()),
-            Act::Write => {
-                within(&grant.agents, wanted.agent, "agent")?;
-                within(&grant.regions, wanted.region, "region")
-            }
-            Act::Answer => within(&grant.agents, wanted.agent, "agent"),
-            Act::Manage if grant.manages => Ok(()),
-            Act::Manage => Err(Denied::Forbidden("the token is not for managing boards".to_owned())),
-        }
+        let grant = token.and_then(|token| self.0.get(&Digest::of(token.as_bytes()).to_hex()));
+        grant.ok_or(Denied::Unknown)?.allows(wanted)
     }
 }
 
@@ -128,5 +142,13 @@ mod tests {
         ] {
             assert!(matches!(asked(Some("secret"), &denied), Err(Denied::Forbidden(_))), "{denied:?}");
         }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_rest() {
+        let grant = Grant { boards: Some(BTreeSet::from(["team/*".to_owned(), "own".to_owned()])), ..Grant::default() };
+        let reads = |board| grant.allows(&Wanted { act: Act::Read, board: Some(board), agent: None, region: None });
+        assert!(reads("team/1").is_ok() && reads("team/").is_ok() && reads("own").is_ok());
+        assert!(reads("team").is_err() && reads("owner").is_err() && reads("").is_err());
     }
 }

@@ -12,9 +12,14 @@ use std::fmt;
 pub enum Body {
     /// All of it.
     Whole(Bytes),
-    /// Pieces as they come, without an end of their own: the caller closes the connection.
-    Stream(BoxStream<'static, Bytes>),
+    /// Pieces as they come.
+    Stream(BoxStream<'static, Result<Bytes, Broken>>),
 }
+
+/// An answer broke off. It is not to be ended as if it were whole: whoever sends it closes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer broke off")]
+pub struct Broken;
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,7 +57,7 @@ impl Answer {
         Answer::json(status, Bytes::new())
     }
 
-    pub(super) fn stream(content_type: &'static str, pieces: BoxStream<'static, Bytes>) -> Self {
+    pub(super) fn stream(content_type: &'static str, pieces: BoxStream<'static, Result<Bytes, Broken>>) -> Self {
         let (allow, retry_after) = (None, None);
         Answer { status: 200, allow, retry_after, content_type, body: Body::Stream(pieces) }
     }
@@ -70,6 +75,24 @@ impl Answer {
             Denied::Unknown => Answer::error(401, "unauthorised", "this board takes a bearer token that it knows"),
             Denied::Forbidden(why) => Answer::error(403, "forbidden", why),
         }
+    }
+
+    /// What is answered where whoever listens has refused a request that was for the boards.
+    pub(super) fn refused(status: u16, detail: &str) -> Self {
+        let error = match status {
+            401 => "unauthorised",
+            403 => "forbidden",
+            404 => "no_such_route",
+            405 => "wrong_method",
+            408 => "too_slow",
+            413 => "too_large",
+            415 => "bad_body",
+            421 => "wrong_host",
+            429 | 503 => "busy",
+            400..500 => "bad_request",
+            _ => "internal",
+        };
+        Answer::error(status, error, detail)
     }
 
     pub(super) fn into_response(self) -> Response<Body> {

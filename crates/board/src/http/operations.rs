@@ -1,9 +1,9 @@
 //! What each operation does with a request.
 
-use super::Service;
 use super::access::{Act, Wanted};
 use super::answer::Answer;
 use super::route::Route;
+use super::{Broken, Caller, Service};
 use crate::boards::BoardSummary;
 use crate::content::Content;
 use crate::control::{BoardSpec, Control};
@@ -36,7 +36,7 @@ type Answered = Result<Answer, Answer>;
 /// One request.
 pub(super) struct Asked<'a> {
     pub(super) service: &'a Service,
-    pub(super) token: Option<&'a str>,
+    pub(super) caller: Caller<'a>,
     pub(super) query: &'a str,
     pub(super) body: Bytes,
 }
@@ -111,19 +111,28 @@ impl Asked<'_> {
     }
 
     fn may_as(&self, act: Act, id: &BoardId, agent: Option<&str>, region: Option<&str>) -> Result<(), Answer> {
-        self.service.allows(self.token, &Wanted { act, board: Some(id.as_str()), agent, region })
+        self.service.allows(self.caller, &Wanted { act, board: Some(id.as_str()), agent, region })
     }
 
     async fn boards(&self) -> Answered {
-        self.service.allows(self.token, &Wanted { act: Act::Read, board: None, agent: None, region: None })?;
+        self.service.allows(self.caller, &Wanted { act: Act::Read, board: None, agent: None, region: None })?;
         let limit = self.number("limit")?.unwrap_or(100).min(MAX_PAGE as u64);
         let after = self.parameter("after").map(BoardId::new).transpose()?;
         let limit = usize::try_from(limit).unwrap_or(MAX_PAGE);
-        let mut found = self.service.boards.list(after.as_ref(), limit + 1).await?;
+        let mut found: Vec<BoardSummary> = Vec::new();
+        let mut beyond = after;
+        // Boards that the token is not for are not told of: the page is filled with the next ones.
+        while found.len() <= limit {
+            let page = self.service.boards.list(beyond.as_ref(), limit + 1).await?;
+            let is_last = page.len() <= limit;
+            beyond = page.last().map(|board| board.id.clone());
+            found.extend(page.into_iter().filter(|board| self.may(Act::Read, &board.id).is_ok()));
+            if is_last {
+                break;
+            }
+        }
         let has_more = found.len() > limit;
         found.truncate(limit);
-        // Boards that the token is not for are not told of.
-        found.retain(|board| self.may(Act::Read, &board.id).is_ok());
         let boards: Vec<SummaryBody> = found.iter().map(SummaryBody::of).collect();
         Ok(Answer::of(200, &serde_json::json!({ "boards": boards, "has_more": has_more })))
     }
@@ -211,7 +220,13 @@ impl Asked<'_> {
     async fn notifications(&self, id: &BoardId, agent: &str) -> Answered {
         self.may_as(Act::Answer, id, Some(agent), None)?;
         let wait = self.wait()?.unwrap_or_default();
-        match self.control(id).pull(agent, self.number("after")?.unwrap_or(0), wait).await? {
+        let (control, after) = (self.control(id), self.number("after")?.unwrap_or(0));
+        let pulled = tokio::select! {
+            biased;
+            pulled = control.pull(agent, after, wait) => pulled?,
+            () = self.service.stop.cancelled(), if !wait.is_zero() => None,
+        };
+        match pulled {
             Some(notification) => Ok(Answer::of(200, &notification)),
             None => Ok(Answer::empty(204)),
         }
@@ -221,7 +236,11 @@ impl Asked<'_> {
         self.may(Act::Read, id)?;
         let control = self.control(id);
         let outcome = match self.wait()? {
-            Some(wait) => control.wait_closed(Some(wait)).await?,
+            Some(wait) => tokio::select! {
+                biased;
+                outcome = control.wait_closed(Some(wait)) => outcome?,
+                () = self.service.stop.cancelled() => None,
+            },
             None => control.outcome().await?,
         };
         Ok(Answer::of(200, &serde_json::json!({ "outcome": outcome })))
@@ -265,14 +284,18 @@ impl Asked<'_> {
                 }
             };
             placet_wire::sse::encode(&event, &mut out);
-            Bytes::from(out)
+            Some(Ok(Bytes::from(out)))
         });
+        // After an error nothing more comes, and the answer ends.
+        let changes = changes.chain(stream::iter([None]));
         let env = self.service.boards.env().clone();
         let beats = stream::unfold(env, |env| async move {
             env.sleep(KEEP_ALIVE).await;
-            Some((Bytes::from_static(b": still here\n\n"), env))
+            Some((Some(Ok(Bytes::from_static(b": still here\n\n"))), env))
         });
-        Ok(Answer::stream("text/event-stream", stream::select(changes, beats).boxed()))
+        let pieces = stream::select(changes, beats).take_while(|piece| std::future::ready(piece.is_some()));
+        let pieces = pieces.filter_map(std::future::ready).take_until(self.service.stop.clone().cancelled_owned());
+        Ok(Answer::stream("text/event-stream", pieces.boxed()))
     }
 
     /// The whole record as JSON lines, in order, as it was when it was asked for.
@@ -285,21 +308,24 @@ impl Asked<'_> {
             if next > last {
                 return None;
             }
+            let broken = |reader, error: &dyn std::fmt::Display| {
+                tracing::error!(%error, "the export of a board broke off");
+                Some((Err(Broken), (reader, u64::MAX)))
+            };
             let page = match reader.read_board(Bounds::from(next).limit(MAX_PAGE)).await {
                 Ok(page) => page,
-                Err(error) => {
-                    tracing::error!(%error, "the export of a board broke off");
-                    return None;
-                }
+                Err(error) => return broken(reader, &error),
             };
-            let end = page.items.last()?.sequence;
+            let Some(end) = page.items.last().map(|change| change.sequence) else {
+                return broken(reader, &"it was deleted");
+            };
             let mut out = Vec::new();
             for change in page.items.into_iter().take_while(|change| change.sequence <= last) {
                 // Numbers and texts in fields always have a form in JSON.
                 let _ = serde_json::to_writer(&mut out, &change);
                 out.push(b'\n');
             }
-            Some((Bytes::from(out), (reader, end + 1)))
+            Some((Ok(Bytes::from(out)), (reader, end + 1)))
         });
         Ok(Answer::stream("application/x-ndjson", pages.boxed()))
     }

@@ -7,26 +7,25 @@
 
 use crate::world::{id, written};
 use futures_util::future::join_all;
-use placet_board::{BoardSpec, Boards, Content, Control, Limits, Region, WriteRequest};
+use placet_board::{BoardSpec, Boards, Content, Control, Limits, Region, SweepOptions, WriteRequest};
 use placet_core::Env;
-use placet_store::{SqliteOptions, SqliteStore, Tenant};
+use placet_store::{SharedStore, SqliteOptions, SqliteStore, Tenant};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-const FILE: &str = "PLACET_TEST_CHILD_FILE";
+const PLACE: &str = "PLACET_TEST_CHILD_PLACE";
 const NAME: &str = "PLACET_TEST_CHILD_NAME";
 const WRITERS: &str = "PLACET_TEST_CHILD_WRITERS";
 const ROUNDS: &str = "PLACET_TEST_CHILD_ROUNDS";
 
-/// Starts a child that waits for a line on its input, then opens the file and the board and writes. It prints `TRY` before each
-/// write and `ACK sequence content` after it.
-pub(crate) fn start(file: &Path, name: &str, writers: u64, rounds: u64) -> Child {
+/// Starts a child that waits for a line on its input, then opens the store and the board and writes. It prints `TRY` before each
+/// write and `ACK sequence content` after it. The store is a file of SQLite, or `postgres://…#SCHEMA`.
+pub(crate) fn start(place: &str, name: &str, writers: u64, rounds: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::writes_what_it_is_told", "--nocapture"])
-        .env(FILE, file)
+        .env(PLACE, place)
         .env(NAME, name)
         .env(WRITERS, writers.to_string())
         .env(ROUNDS, rounds.to_string())
@@ -77,10 +76,19 @@ pub(crate) fn said_until(child: &mut Child, mut look: impl FnMut(&mut Child, u64
     said
 }
 
-pub(crate) fn boards(file: &Path) -> Boards {
+pub(crate) async fn boards(place: &str) -> Boards {
     let env = Env::system();
-    let store = SqliteStore::open(file, SqliteOptions::new(env.clock().clone())).unwrap();
-    Boards::new(Arc::new(store), Tenant::new("crash"), &env)
+    Boards::new(store(place, &env).await, Tenant::new("crash"), &env)
+}
+
+async fn store(place: &str, env: &Env) -> SharedStore {
+    #[cfg(feature = "postgres")]
+    if let Some((url, schema)) = place.split_once('#') {
+        let mut options = placet_store::PostgresOptions::default();
+        schema.clone_into(&mut options.schema);
+        return Arc::new(placet_store::PostgresStore::connect(url, options, env).await.unwrap());
+    }
+    Arc::new(SqliteStore::open(place, SqliteOptions::new(env.clock().clone())).unwrap())
 }
 
 pub(crate) async fn board(boards: &Boards) -> Control {
@@ -93,22 +101,25 @@ pub(crate) async fn board(boards: &Boards) -> Control {
 /// The child's side. In an ordinary run of the tests, where nobody told it anything, it writes a little by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_what_it_is_told() {
-    let Ok(file) = std::env::var(FILE) else {
+    let Ok(place) = std::env::var(PLACE) else {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.sqlite");
-        write(&file, "nobody", 2, 3).await;
-        assert_eq!(board(&boards(&file)).await.reader().head().await.unwrap(), 7);
+        let place = file.to_str().unwrap();
+        write(place, "nobody", 2, 3).await;
+        assert_eq!(board(&boards(place).await).await.reader().head().await.unwrap(), 7);
         return;
     };
     let number = |name| std::env::var(name).unwrap().parse().unwrap();
     let name = std::env::var(NAME).unwrap();
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
-    write(Path::new(&file), &name, number(WRITERS), number(ROUNDS)).await;
+    write(&place, &name, number(WRITERS), number(ROUNDS)).await;
 }
 
-async fn write(file: &Path, name: &str, writers: u64, rounds: u64) {
-    let boards = boards(file);
+async fn write(place: &str, name: &str, writers: u64, rounds: u64) {
+    let boards = boards(place).await;
     let control = board(&boards).await;
+    // Nobody can be reached from here, so that what is owed is merged while it grows.
+    let _sweep = boards.sweep(SweepOptions::default().interval(Duration::from_millis(50)));
     let write = |writer: u64| {
         let control = &control;
         async move {

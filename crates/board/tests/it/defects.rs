@@ -143,7 +143,8 @@ async fn defect_06_nothing_that_is_asked_panics() {
 async fn defect_07_processes_open_one_new_file_at_once_and_write() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("store.sqlite");
-    let mut children: Vec<_> = (0..4).map(|number| crate::child::start(&file, &number.to_string(), 4, 20)).collect();
+    let mut children: Vec<_> =
+        (0..4).map(|number| crate::child::start(file.to_str().unwrap(), &number.to_string(), 4, 20)).collect();
     children.iter_mut().for_each(crate::child::go);
     let mut sequences = Vec::new();
     for child in &mut children {

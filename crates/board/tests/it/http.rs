@@ -219,7 +219,7 @@ async fn the_tail_begins_anywhere_and_the_export_is_the_record() {
         if let Some(event) = events.next_event() {
             return event;
         }
-        events.push(&tail.next().await.unwrap()).unwrap();
+        events.push(&tail.next().await.unwrap().unwrap()).unwrap();
     };
     let first = next().await;
     assert_eq!(first.id.as_deref(), Some("2"));
@@ -230,7 +230,7 @@ async fn the_tail_begins_anywhere_and_the_export_is_the_record() {
     let Body::Stream(export) = service.handle(get("/v1/boards/inc%2F1/export")).await.into_body() else {
         panic!("no stream");
     };
-    let export = export.map(|piece| piece.to_vec()).concat().await;
+    let export = export.map(|piece| piece.unwrap().to_vec()).concat().await;
     let lines: Vec<Value> = export
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())

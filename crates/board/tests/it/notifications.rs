@@ -351,3 +351,58 @@ async fn a_puller_waits_for_what_it_is_owed() {
     })
     .await;
 }
+
+/// Whoever never answers owes the store no row for each write.
+#[tokio::test]
+async fn what_is_owed_to_somebody_who_cannot_be_reached_is_one_range() {
+    every("merging", async |world| {
+        let control = world.boards().open(&id("incident"), &spec().region(Region::level("logs"))).await.unwrap();
+        control.register(Agent::new("ann").address("http://ann").subscribes_to(["findings", "goal"])).await.unwrap();
+        control.register(Agent::new("pia").pulls().subscribes_to(["findings", "logs"])).await.unwrap();
+        let pulled = control.pull("ann", 0, Duration::ZERO).await.unwrap().unwrap();
+        control.ack("ann", pulled.notification_id).await.unwrap();
+        for (level, count) in [("logs", 100), ("findings", 900)] {
+            futures_util::future::join_all((0..count).map(async |_| write(&control, "bob", level, "1").await)).await;
+        }
+        let boards = world.boards();
+        assert!(boards.unsent(usize::MAX).await.unwrap().len() > 1800);
+        // Nobody is reached from here, and what is owed is merged.
+        assert_eq!(boards.relay(10).await.unwrap().len(), 0);
+        let owed = boards.unsent(usize::MAX).await.unwrap();
+        assert!(owed.len() < 500, "{}", owed.len());
+        assert_eq!(owed.iter().filter(|owed| owed.agent == "ann").map(|owed| owed.through).max(), Some(1001));
+        let pulled = control.pull("pia", 0, Duration::ZERO).await.unwrap().unwrap();
+        assert_eq!((pulled.from_sequence, pulled.to_sequence), (1, 1001));
+        assert_eq!(pulled.regions.into_iter().collect::<Vec<_>>(), ["findings", "logs"]);
+        // An answer to less than what was merged takes none of it away.
+        control.ack("pia", 1001).await.unwrap();
+        assert!(boards.unsent(usize::MAX).await.unwrap().iter().all(|owed| owed.agent == "ann"));
+        let ears = Ears::default();
+        let options = BoardsOptions::default().delivery(Delivery::Inline).transport(ears.transport());
+        let elsewhere = world.boards_with(options);
+        elsewhere.relay(10).await.unwrap();
+        assert_eq!(ears.ranges(), [(2, 1001, "findings".to_owned())]);
+        assert_eq!(boards.unsent(9).await.unwrap(), []);
+        elsewhere.relay(10).await.unwrap();
+        assert_eq!(ears.ranges(), []);
+    })
+    .await;
+}
+
+/// An agent that was told of a part, came back, and then answers only that part.
+#[tokio::test]
+async fn an_answer_takes_away_only_what_it_answers() {
+    every("late answers", async |world| {
+        let control = world.incident().await;
+        let ann = || Agent::new("ann").pulls().subscribes_to(["findings"]);
+        control.register(ann()).await.unwrap();
+        write(&control, "bob", "findings", "1").await;
+        let first = control.pull("ann", 0, Duration::ZERO).await.unwrap().unwrap();
+        write(&control, "bob", "findings", "2").await;
+        control.register(ann()).await.unwrap();
+        control.ack("ann", first.notification_id).await.unwrap();
+        let second = control.pull("ann", 0, Duration::ZERO).await.unwrap().unwrap();
+        assert_eq!((second.from_sequence, second.to_sequence), (3, 3));
+    })
+    .await;
+}

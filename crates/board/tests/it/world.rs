@@ -75,20 +75,39 @@ async fn postgres(_: &str, _: &impl AsyncFn(World)) {}
 #[cfg(feature = "postgres")]
 async fn postgres(name: &str, test: &impl AsyncFn(World)) {
     use placet_store::{PostgresOptions, PostgresStore};
-    let Some(url) = url() else {
-        eprintln!("SKIPPED {name} on postgres: PLACET_TEST_POSTGRES names no server");
-        return;
-    };
+    let Some(schema) = Schema::new(name) else { return };
     let env = Env::system();
-    let schema = format!("test_{:016x}", env.random().next_u64());
     let mut options = PostgresOptions::default();
-    options.schema.clone_from(&schema);
-    let store = Arc::new(PostgresStore::connect(&url, options, &env).await.unwrap());
+    options.schema.clone_from(&schema.name);
+    let store = Arc::new(PostgresStore::connect(&schema.url, options, &env).await.unwrap());
     let clock = ManualClock::new(Timestamp::EPOCH);
     test(World { store, env: env.clone(), clock }).await;
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-    env.spawn("test connection", async move { _ = connection.await });
-    client.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE")).await.unwrap();
+    schema.remove().await;
+}
+
+/// A part of the PostgreSQL server that the environment names, for one test alone.
+#[cfg(feature = "postgres")]
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    pub(crate) name: String,
+}
+
+#[cfg(feature = "postgres")]
+impl Schema {
+    /// Where there is no server, says that `test` is skipped.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let Some(url) = url() else {
+            eprintln!("SKIPPED {test} on postgres: PLACET_TEST_POSTGRES names no server");
+            return None;
+        };
+        Some(Schema { url, name: format!("test_{:016x}", Env::system().random().next_u64()) })
+    }
+
+    pub(crate) async fn remove(self) {
+        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await.unwrap();
+        Env::system().spawn("test connection", async move { _ = connection.await });
+        client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name)).await.unwrap();
+    }
 }
 
 #[cfg(feature = "postgres")]

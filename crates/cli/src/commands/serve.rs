@@ -43,12 +43,18 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
     let client = Client::new(ClientOptions::default().proxies(proxies), house.env.clone())?;
     let store = open(house, &config).await?;
     let place = store.describe();
+    let stop = CancellationToken::new();
+    let boards = match &config.boards {
+        Some(entry) => Some(crate::commands::board::serve::beside_models(house, store.clone(), entry, stop.clone())?),
+        None => None,
+    };
+    let (mounts, sweep) = boards.map_or((Vec::new(), None), |(mount, sweep)| (vec![mount], Some(sweep)));
     let parts = Parts {
         env: house.env.clone(),
         client,
         store,
         tenant: house.tenant.clone(),
-        mounts: Vec::new(),
+        mounts,
         flows: None,
         limiter: None,
     };
@@ -59,7 +65,6 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
     let mut interrupts = Interrupts::new();
     let gateway = Gateway::new(config, parts)?;
     told(house, &gateway, &listener, &place);
-    let stop = CancellationToken::new();
     let watching =
         house.env.spawn("configuration", watch(house.env.clone(), house.output, gateway.clone(), lookup, file));
     let serving = listener.serve(gateway, stop.clone());
@@ -76,6 +81,9 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
         }
     }
     watching.abort();
+    if let Some(sweep) = sweep {
+        sweep.stop().await;
+    }
     Ok(())
 }
 
@@ -108,7 +116,7 @@ fn told(house: &House, gateway: &Gateway, listener: &Listener, store: &str) {
             served.open.iter().map(|one| serde_json::json!({"provider": one.id, "from": one.from})).collect();
         output.json_line(&serde_json::json!({
             "listening": url, "models": models, "open": open, "keys": config.keys.len(), "store": store,
-            "config": config.file,
+            "config": config.file, "boards": config.boards.as_ref().map(|_| format!("{url}/v1/boards")),
         }));
         return;
     }
@@ -130,6 +138,9 @@ fn told(house: &House, gateway: &Gateway, listener: &Listener, store: &str) {
     if !served.open.is_empty() {
         let open: Vec<String> = served.open.iter().map(|one| format!("{} ({})", one.id, one.from)).collect();
         output.line(&printable(&format!("  any model of {}", open.join(", "))));
+    }
+    if config.boards.is_some() {
+        output.line(&format!("  boards at {url}/v1/boards"));
     }
     let keys = match config.keys.len() {
         0 => "no key is needed, from this machine alone".to_owned(),

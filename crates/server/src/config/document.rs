@@ -1,5 +1,6 @@
 //! From a document to a [`Config`].
 
+use super::boards::{read_boards, read_grant};
 use super::flows::{check_flows, read_agents, read_flows};
 use super::reader::{Element, Problem, Reading, Table, plain, secret};
 use super::{
@@ -91,7 +92,8 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
         config.metrics = telemetry.flag("metrics").unwrap_or(true);
         telemetry.finish();
     }
-    config.keys = read_keys(top);
+    config.boards = read_boards(top, base, lookup);
+    config.keys = read_keys(top, config.boards.is_some());
     config.providers = read_providers(reading, top, base, lookup, config.timeouts);
     config.models = read_models(reading, top);
     config.routes = read_routes(reading, top);
@@ -152,12 +154,17 @@ fn read_timeouts(table: &Table<'_, '_>, usual: Timeouts) -> Timeouts {
     }
 }
 
-fn read_keys(top: &Table<'_, '_>) -> Vec<KeyEntry> {
+fn read_keys(top: &Table<'_, '_>, has_boards: bool) -> Vec<KeyEntry> {
     let mut keys: Vec<KeyEntry> = Vec::new();
     for (name, table) in top.named("keys") {
         if table.has("key") {
             let hint = "put its hash there: `placet keys hash` makes one";
             table.wrong(name.at, "key", "a key must not stand in the configuration", Some(hint));
+        }
+        let boards = read_grant(&table);
+        if boards.is_some() && !has_boards {
+            let hint = "add the section [boards], or leave these lines out";
+            table.wrong(name.at, "boards", "no boards are served here", Some(hint));
         }
         let hash = table.text("sha256");
         let sha256 = hash.as_ref().and_then(|text| hex(&text.value));
@@ -179,6 +186,7 @@ fn read_keys(top: &Table<'_, '_>) -> Vec<KeyEntry> {
                 models: plain(table.texts("models")),
                 user: table.text("user").map(|text| text.value),
                 team: table.text("team").map(|text| text.value),
+                boards,
             });
         } else {
             let _ = (table.texts("models"), table.text("user"), table.text("team"));

@@ -110,6 +110,11 @@ impl<'r, 't> Table<'r, 't> {
         self.table.get(key)
     }
 
+    /// Where a setting stands, or else the table.
+    pub(super) fn place(&self, key: &'static str) -> usize {
+        self.get(key).map_or(self.at(), |value| value.span().start)
+    }
+
     pub(super) fn has(&self, key: &'static str) -> bool {
         self.get(key).is_some()
     }

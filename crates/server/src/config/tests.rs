@@ -29,6 +29,17 @@ sha256 = "0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789abcdef"
 models = ["fast", "openai:*"]
 team = "blue"
 
+[keys.ann.boards]
+names = ["team/*"]
+agents = ["ann"]
+manages = true
+
+[boards]
+call_hosts = ["agents.internal"]
+key_env = "OTHER"
+decisions = 500
+content = "1MB"
+
 [providers.openai]
 
 [providers.mine]
@@ -78,6 +89,14 @@ fn a_whole_configuration_is_read() {
     assert_eq!((config.limits.body, config.limits.queue, config.limits.requests), (8 << 20, 0, 1024));
     assert_eq!(config.timeouts.first_byte, Some(Duration::from_secs(120)));
     assert_eq!(config.keys[0].team.as_deref(), Some("blue"));
+    let boards = config.boards.as_ref().unwrap();
+    assert_eq!(
+        (&*boards.call_hosts, boards.decisions, boards.content),
+        (&["agents.internal".to_owned()][..], 500, 1 << 20)
+    );
+    assert_eq!(boards.key.as_ref().unwrap().expose(), "sk-2");
+    let grant = config.keys[0].boards.as_ref().unwrap();
+    assert!(grant.manages && grant.regions.is_none() && grant.boards.as_ref().unwrap().contains("team/*"));
     assert_eq!(config.providers["openai"].key.as_ref().unwrap().expose(), "sk-1");
     let mine = &config.providers["mine"];
     assert_eq!(mine.protocols, [Speech::AnthropicMessages, Speech::OpenaiChat]);
@@ -201,6 +220,37 @@ steps = ["lost"]
     ] {
         assert!(shown.contains(what), "{what}\n{shown}");
     }
+}
+
+#[test]
+fn what_is_wrong_about_boards_is_told_too() {
+    let text = r#"
+[keys.ann]
+sha256 = "0123456789abcdef0123456789ABCDEF0123456789abcdef0123456789abcdef"
+[keys.ann.boards]
+mangaes = true
+names = [7]
+
+[boards]
+call_hosts = ["http://agents.internal"]
+content = "1GB"
+decisions = 0
+key_env = "MISSING"
+"#;
+    let shown = parse(text).unwrap_err().to_string();
+    for (line, what) in [
+        (5, "did you mean `manages`?"),
+        (6, "a text in quotes"),
+        (9, "is no host"),
+        (10, "are not possible"),
+        (11, "a whole number from 1 on"),
+        (12, "MISSING is not set"),
+    ] {
+        let found = shown.lines().find(|shown| shown.contains(what));
+        assert!(found.is_some_and(|found| found.contains(&format!("line {line}:"))), "{what} at {line}\n{shown}");
+    }
+    let (before, _) = text.split_once("[boards]\n").unwrap();
+    assert!(parse(before).unwrap_err().to_string().contains("line 2: `keys.ann.boards`: no boards are served here"));
 }
 
 #[test]

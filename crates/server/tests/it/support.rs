@@ -1,9 +1,11 @@
 //! A gateway, and a client that is a socket.
 
+use placet_board::Boards;
+use placet_board::http::Service;
 use placet_core::Env;
 use placet_net::{Client, ClientOptions};
 use placet_runtime::schedule::Scheduler;
-use placet_server::{Config, Gateway, LedgerLine, Listener, Parts, read_ledger};
+use placet_server::{BoardsMount, Config, Gateway, LedgerLine, Listener, Mount, Parts, read_ledger};
 use placet_store::{MemoryStore, SharedStore, Tenant};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,18 +34,23 @@ pub(crate) async fn serve(config: &str) -> Served {
     let config = served_config(config);
     let listener = Listener::bind(config.listen).await.unwrap();
     let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
+    let stop = CancellationToken::new();
+    let mut mounts: Vec<Arc<dyn Mount>> = Vec::new();
+    if config.boards.is_some() {
+        let boards = Boards::new(store.clone(), Tenant::new("test"), &env);
+        mounts.push(Arc::new(BoardsMount::new(Service::new(boards, "/v1").until(stop.clone()))));
+    }
     let parts = Parts {
         client: Client::new(ClientOptions::default(), env.clone()).unwrap(),
         store: store.clone(),
         tenant: Tenant::new("test"),
-        mounts: Vec::new(),
+        mounts,
         flows: None,
         limiter: None,
         env: env.clone(),
     };
     let gateway = Gateway::new(config, parts).unwrap();
     let address = listener.address();
-    let stop = CancellationToken::new();
     let task = env.spawn("gateway", listener.serve(gateway.clone(), stop.clone()));
     Served { address, gateway, store, stop, task: Some(task) }
 }

@@ -60,6 +60,12 @@ pub(crate) struct ServeArgs {
     /// Let agents be called at this host although it is not a public one (may be repeated)
     #[arg(long, value_name = "HOST")]
     pub(crate) call_host: Vec<String>,
+    /// A file with the secret that calls of agents and rules are signed with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) signing_key: Option<PathBuf>,
+    /// A name that clients may use for this machine in `Host` (may be repeated); others get 421
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     /// Keep boards in memory only
     #[arg(long)]
     pub(crate) memory: bool,

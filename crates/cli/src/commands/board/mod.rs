@@ -5,7 +5,7 @@
 
 pub(crate) mod args;
 mod place;
-mod serve;
+pub(crate) mod serve;
 mod test_mode;
 
 use crate::failure::{Code, Done, Failure};

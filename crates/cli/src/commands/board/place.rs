@@ -5,9 +5,9 @@ use crate::failure::{Code, Failure};
 use crate::house::House;
 use crate::vars;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use placet_board::Boards;
-use placet_board::http::{Body, Service};
+use placet_board::http::{Body, Broken, Service};
 use placet_core::Secret;
 use placet_net::{Client, ClientOptions, ProxySettings, Request, Url};
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ impl Place {
                 let status = answer.status().as_u16();
                 let body = match answer.into_body() {
                     Body::Whole(bytes) => bytes,
-                    Body::Stream(pieces) => pieces.collect::<Vec<_>>().await.concat().into(),
+                    Body::Stream(pieces) => pieces.try_collect::<Vec<_>>().await.map_err(broke_off)?.concat().into(),
                 };
                 Ok(Answer { status, body })
             }
@@ -97,7 +97,7 @@ impl Place {
                     Body::Whole(body) => Answer { status, body }.ok(),
                     Body::Stream(mut pieces) => {
                         while let Some(piece) = pieces.next().await {
-                            take(&piece);
+                            take(&piece.map_err(broke_off)?);
                         }
                         Ok(())
                     }
@@ -117,6 +117,10 @@ impl Place {
             }
         }
     }
+}
+
+fn broke_off(_: Broken) -> Failure {
+    Failure::new(Code::Failed, "the answer broke off").hint("what came before is true, but not all; try again")
 }
 
 fn request(method: &str, path: &str, body: String) -> Result<http::Request<Bytes>, Failure> {

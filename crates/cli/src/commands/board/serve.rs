@@ -1,4 +1,4 @@
-//! `placet board serve`: boards over HTTP.
+//! `placet board serve`: boards over HTTP, behind the gateway's listener and its door, and nothing else.
 
 use super::args::ServeArgs;
 use super::test_mode::TestMode;
@@ -6,37 +6,19 @@ use crate::failure::{Code, Done, Failure};
 use crate::house::House;
 use crate::interrupt::Interrupts;
 use crate::vars;
-use bytes::Bytes;
-use futures_util::StreamExt;
-use http_body_util::{BodyExt, Either, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use placet_board::http::{BODY_BYTES, Body, Grant, Service, Tokens};
-use placet_board::{Boards, BoardsOptions, Outgoing, SweepOptions};
+use placet_board::http::{BODY_BYTES, Grant, Service, Tokens};
+use placet_board::{Boards, BoardsOptions, Outgoing, Sweep, SweepOptions};
+use placet_core::Secret;
 use placet_net::{AddressPolicy, Client, ClientOptions, ProxySettings};
+use placet_server::{BoardsEntry, BoardsMount, Config, Gateway, Listener, Mount, Parts};
 use placet_store::{MemoryStore, SharedStore};
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
-/// How long connections may go on once the program is asked to end.
+/// How long answers may go on once the program is asked to end.
 const DRAIN: Duration = Duration::from_secs(5);
-
-type Answered = http::Response<
-    Either<Full<Bytes>, StreamBody<futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>,
->;
-
-/// What answers requests.
-#[derive(Clone)]
-enum Answering {
-    Boards(Service),
-    Tests(Arc<TestMode>),
-}
 
 pub(super) async fn serve(house: &House, args: &ServeArgs) -> Done {
     if args.tokens.is_none() && !args.listen.ip().is_loopback() {
@@ -46,116 +28,105 @@ pub(super) async fn serve(house: &House, args: &ServeArgs) -> Done {
         )
         .hint("give --tokens FILE, or listen on 127.0.0.1"));
     }
-    let outgoing = Outgoing::new(client(house, args)?);
-    let answering = if args.test_mode {
-        Answering::Tests(Arc::new(TestMode::new(house.env.clone(), outgoing)))
+    let store: SharedStore = if args.memory || args.test_mode {
+        Arc::new(MemoryStore::new(house.env.clock().clone()))
     } else {
-        let store: SharedStore = if args.memory {
-            Arc::new(MemoryStore::new(house.env.clock().clone()))
-        } else {
-            house.open_store().await?
+        house.open_store().await?
+    };
+    let stop = CancellationToken::new();
+    let (mount, sweep): (Arc<dyn Mount>, Option<Sweep>) = if args.test_mode {
+        let client = calling(house, &["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        (Arc::new(TestMode::new(house.env.clone(), Outgoing::new(client))), None)
+    } else {
+        let signing = match &args.signing_key {
+            Some(path) => Some(Secret::new("the signing key", super::file(path)?.trim().to_owned())),
+            None => None,
         };
-        let options = BoardsOptions::default().transport(Arc::new(outgoing.clone())).webhooks(Arc::new(outgoing));
-        let boards = Boards::with_options(store, house.tenant.clone(), &house.env, options);
-        let mut service = Service::new(boards, "/v1");
+        let boards = boards(house, store.clone(), &args.call_host, signing, BoardsOptions::default())?;
+        let mut service = Service::new(boards.clone(), "/v1").until(stop.clone());
         if let Some(path) = &args.tokens {
             service = service.access(Arc::new(tokens(&super::file(path)?)?));
         }
-        Answering::Boards(service)
+        // Runs that are overdue are closed, and what is owed is sent, also where nobody writes.
+        (Arc::new(BoardsMount::new(service)), Some(boards.sweep(SweepOptions::default())))
     };
-    // Runs that are overdue are closed, and what is owed is sent, also where nobody writes.
-    let sweep = match &answering {
-        Answering::Boards(service) => Some(service.boards().sweep(SweepOptions::default())),
-        Answering::Tests(_) => None,
-    };
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
+    let mut config = Config::default();
+    config.listen = args.listen;
+    config.hosts = args.host.iter().map(|host| host.to_ascii_lowercase()).collect();
+    config.open = false;
+    config.metrics = false;
+    config.limits.body = BODY_BYTES;
+    config.limits.drain = DRAIN;
+    let listener = Listener::bind(args.listen).await.map_err(|error| {
         Failure::new(Code::Failed, format!("cannot listen on {}: {error}", args.listen))
             .hint("--listen names another address; port 0 takes a free one")
     })?;
-    let address = listener.local_addr().map_err(|error| Failure::new(Code::Failed, error.to_string()))?;
+    let address = listener.address();
+    let parts = Parts {
+        env: house.env.clone(),
+        client: calling(house, &[])?,
+        store,
+        tenant: house.tenant.clone(),
+        mounts: vec![mount],
+        flows: None,
+        limiter: None,
+    };
+    let gateway = Gateway::new(config, parts)?;
     if house.output.json {
         house.output.json_line(&serde_json::json!({"listening": address.to_string()}));
     } else {
         let place = if args.memory || args.test_mode { "memory".to_owned() } else { house.place() };
         house.output.line(&format!("boards of {place}: http://{address}/v1/boards"));
     }
-    listen(house, listener, answering).await;
+    let mut interrupts = Interrupts::new();
+    let mut serving = std::pin::pin!(listener.serve(gateway, stop.clone()));
+    tokio::select! {
+        () = &mut serving => {}
+        () = interrupts.next() => {
+            stop.cancel();
+            tokio::select! {
+                () = &mut serving => {}
+                () = interrupts.next() => {}
+            }
+        }
+    }
     if let Some(sweep) = sweep {
         sweep.stop().await;
     }
     Ok(())
 }
 
-async fn listen(house: &House, listener: TcpListener, answering: Answering) {
-    let server = auto::Builder::new(TokioExecutor::new());
-    let graceful = GracefulShutdown::new();
-    let mut interrupts = Interrupts::new();
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                // Out of files, for instance: the connections that there are go on.
-                Err(_) => {
-                    house.env.sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-            () = interrupts.next() => break,
-        };
-        // Answers are small: waiting for more of them helps nobody.
-        let _ = stream.set_nodelay(true);
-        let answering = answering.clone();
-        let service = service_fn(move |request| {
-            let answering = answering.clone();
-            async move { Ok::<_, Infallible>(answer(&answering, request).await) }
-        });
-        let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
-        house.env.spawn("connection", async move {
-            // A client that goes away is no fault of ours.
-            let _ = connection.await;
-        });
-    }
-    tokio::select! {
-        () = graceful.shutdown() => {}
-        () = house.env.sleep(DRAIN) => {}
-    }
+/// The boards of `placet serve` below its configuration's `[boards]`, with what sweeps them.
+pub(crate) fn beside_models(
+    house: &House,
+    store: SharedStore,
+    entry: &BoardsEntry,
+    stop: CancellationToken,
+) -> Result<(Arc<dyn Mount>, Sweep), Failure> {
+    let options = BoardsOptions::default().decisions(entry.decisions).content(entry.content);
+    let boards = boards(house, store, &entry.call_hosts, entry.key.clone(), options)?;
+    let sweep = boards.sweep(SweepOptions::default());
+    Ok((Arc::new(BoardsMount::new(Service::new(boards, "/v1").until(stop))), sweep))
 }
 
-async fn answer(answering: &Answering, request: http::Request<Incoming>) -> Answered {
-    let (parts, body) = request.into_parts();
-    let body = match Limited::new(body, BODY_BYTES).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(_) => {
-            let told = format!(r#"{{"error":"too_large","detail":"a body has at most {BODY_BYTES} bytes"}}"#);
-            let mut refused = http::Response::new(Either::Left(Full::new(Bytes::from(told))));
-            *refused.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
-            return refused;
-        }
-    };
-    let request = http::Request::from_parts(parts, body);
-    let answer = match answering {
-        Answering::Boards(service) => service.handle(request).await,
-        Answering::Tests(tests) => tests.handle(request).await,
-    };
-    answer.map(|body| match body {
-        Body::Whole(bytes) => Either::Left(Full::new(bytes)),
-        Body::Stream(pieces) => {
-            let frames = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
-            Either::Right(StreamBody::new(frames.boxed()))
-        }
-    })
+fn boards(
+    house: &House,
+    store: SharedStore,
+    call_hosts: &[String],
+    signing: Option<Secret>,
+    options: BoardsOptions,
+) -> Result<Boards, Failure> {
+    let mut outgoing = Outgoing::new(calling(house, call_hosts)?);
+    if let Some(secret) = signing {
+        outgoing = outgoing.signed_with(secret);
+    }
+    let options = options.transport(Arc::new(outgoing.clone())).webhooks(Arc::new(outgoing));
+    Ok(Boards::with_options(store, house.tenant.clone(), &house.env, options))
 }
 
 /// The client that calls agents and rules: of hosts that are not public, those that were named.
-fn client(house: &House, args: &ServeArgs) -> Result<Client, Failure> {
-    let mut policy = AddressPolicy::public_only();
-    for host in &args.call_host {
-        policy = policy.allow_host(host);
-    }
-    if args.test_mode {
-        policy = policy.allow_host("127.0.0.1").allow_host("localhost");
-    }
+fn calling(house: &House, hosts: &[String]) -> Result<Client, Failure> {
+    let policy = hosts.iter().fold(AddressPolicy::public_only(), |policy, host| policy.allow_host(host));
     let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
     let options = ClientOptions::default().proxies(proxies).address_policy(policy);
     Ok(Client::new(options, house.env.clone())?)
@@ -173,13 +144,22 @@ fn tokens(text: &str) -> Result<Tokens, Failure> {
         #[serde(default)]
         manages: bool,
     }
+    let hint = r#"it is a list of objects: [{"sha256": "…", "agents": ["ann"], "manages": false}]"#;
     let lines: Vec<Line> = serde_json::from_str(text).map_err(|error| {
         Failure::new(Code::Usage, format!("the file of tokens cannot be read: {error}"))
-            .hint(r#"it is a list of objects: [{"sha256": "…", "agents": ["ann"], "manages": false}]"#)
+            .hint(hint)
             .hint("`printf %s TOKEN | sha256sum` gives the digest of a token")
     })?;
+    if let Some(wrong) = lines.iter().position(|line| !is_digest(&line.sha256)) {
+        let told = format!("the sha256 of the token at place {} is not 64 hexadecimal digits", wrong + 1);
+        return Err(Failure::new(Code::Usage, told).hint("`printf %s TOKEN | sha256sum` gives the digest of a token"));
+    }
     Ok(lines.into_iter().fold(Tokens::new(), |tokens, line| {
         let Line { sha256, boards, agents, regions, manages } = line;
         tokens.with(sha256, Grant { boards, agents, regions, manages })
     }))
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -16,8 +16,10 @@ use placet_board::{
     Agent, BoardError, BoardId, BoardSpec, Boards, BoardsOptions, Delivery, DeliveryFailure, Limits, Notification,
     Outgoing, Reader, Transport,
 };
+use placet_core::BoxFuture;
 use placet_core::Env;
 use placet_core::env::Task;
+use placet_server::{Mount, Principal, board_answer};
 use placet_store::{MemoryStore, SharedStore, Tenant};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -93,7 +95,7 @@ impl TestMode {
         TestMode { env, outgoing, spaces: Mutex::default(), closing: Arc::default() }
     }
 
-    pub(super) async fn handle(&self, request: http::Request<Bytes>) -> http::Response<Body> {
+    async fn handle(&self, request: http::Request<Bytes>) -> http::Response<Body> {
         let path = request.uri().path().to_owned();
         let Some((name, rest)) = path.strip_prefix("/t/").and_then(|rest| rest.split_once('/')) else {
             return whole(404, &json!({"error": "no_such_route", "detail": "namespaces are under /t/NAME"}));
@@ -234,6 +236,26 @@ impl TestMode {
             });
         }
         agent
+    }
+}
+
+impl Mount for TestMode {
+    fn serves(&self, path: &str) -> bool {
+        path.starts_with("/t/")
+    }
+
+    fn answer(
+        &self,
+        request: http::Request<Bytes>,
+        _: Arc<Principal>,
+    ) -> BoxFuture<'_, http::Response<placet_server::Body>> {
+        Box::pin(async move { board_answer(self.handle(request).await) })
+    }
+}
+
+impl std::fmt::Debug for TestMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TestMode").finish_non_exhaustive()
     }
 }
 
