@@ -8,3 +8,4 @@ mod killed;
 mod models;
 mod offline;
 mod runs;
+mod wire;

@@ -3,7 +3,7 @@
 use placet_core::hosted::HostedTool;
 use placet_core::part::{Media, MediaSource};
 use placet_core::turn::{CacheStrategy, StateMode};
-use placet_core::{ItemBody, Part, Role, ToolChoice, TurnRequest};
+use placet_core::{Item, ItemBody, Part, Role, ToolChoice, TurnRequest};
 use std::sync::Arc;
 
 /// Whether a request uses a field, or one that is within it.
@@ -78,6 +78,7 @@ pub(super) fn uses(request: &TurnRequest, field: &str) -> bool {
         ("tool_result", "file") => results(request).any(|part| matches!(part, Part::File(_))),
         ("message", "system") => said_by(request, &Role::System),
         ("message", "assistant") => said_by(request, &Role::Assistant),
+        ("message", "prefill") => is_begun(request),
         ("hosted", rest) => request.hosted.iter().any(|tool| is_hosted(tool, rest)),
         _ => false,
     }
@@ -91,6 +92,18 @@ fn is_any_object(schema: &serde_json::Value) -> bool {
 
 fn said_by(request: &TurnRequest, role: &Role) -> bool {
     request.items.iter().any(|item| matches!(&item.body, ItemBody::Message(message) if message.role == *role))
+}
+
+/// Whether the conversation ends with the beginning of an answer. An answer that its provider paused is none: it holds more than
+/// text.
+fn is_begun(request: &TurnRequest) -> bool {
+    let said = |item: &Arc<Item>| matches!(&item.body, ItemBody::Message(message) if message.role == Role::Assistant);
+    let before = request.items.iter().rev().find(|item| !said(item));
+    let is_answered = |item: &Arc<Item>| {
+        matches!(&item.body, ItemBody::ToolResult(_))
+            || matches!(&item.body, ItemBody::Message(message) if message.role != Role::Assistant)
+    };
+    request.items.last().is_some_and(said) && before.is_none_or(is_answered)
 }
 
 fn parts(request: &TurnRequest) -> impl Iterator<Item = &Part> {

@@ -2,7 +2,7 @@
 
 use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
-use super::write::{List, Object};
+use super::write::{self, List, Object};
 use super::{Dialect, OutputSupport, hosted};
 use crate::encoded::{Encoded, Omissions};
 use crate::names::alias;
@@ -123,8 +123,8 @@ impl<'a> Body<'a> {
         let mut object = Object::new(&mut out);
         for (key, value) in self.fields.iter().filter(|(key, _)| *key != "input") {
             match key.as_str() {
-                "tools" if value.is_null() => object.raw(key, &self.tools),
-                _ => object.field(key, value),
+                "tools" if value.is_null() => object.raw("tools", &self.tools),
+                key => write::value(object.any_key(key), value),
             }
         }
         match self.fields.get("input") {
