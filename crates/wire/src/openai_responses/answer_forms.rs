@@ -100,7 +100,7 @@ pub(super) fn repeated(request: Option<&Value>) -> Vec<u8> {
         ("user", Value::Null),
     ];
     for (key, default) in &defaults {
-        object.field(*key, given(key).unwrap_or(default));
+        object.field(key, given(key).unwrap_or(default));
     }
     let mut tools = List::new(object.key("tools"));
     for tool in given("tools").unwrap_or(&none).as_array().into_iter().flatten() {
