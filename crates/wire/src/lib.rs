@@ -27,6 +27,7 @@ mod listed;
 pub mod names;
 pub mod openai_chat;
 pub mod openai_responses;
+mod options;
 mod overlay;
 pub mod passing;
 pub mod protocol;
