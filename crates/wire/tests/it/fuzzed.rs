@@ -5,7 +5,7 @@ use placet_wire::protocol::Protocol;
 use std::path::Path;
 
 /// Mutations of each file.
-const MUTATIONS: usize = 400;
+const MUTATIONS: usize = 120;
 
 /// A small generator of numbers: the same seed gives the same numbers everywhere.
 struct Numbers(u64);
