@@ -2,6 +2,7 @@
 
 use crate::commands::board::args::BoardCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use placet_wire::protocol::Protocol;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,6 +81,9 @@ pub(crate) enum Command {
     /// Make keys for the gateway
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Read what went over the wire in any provider's protocol, or translate it into another
+    #[command(subcommand)]
+    Wire(WireCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -342,6 +346,62 @@ pub(crate) enum KeysCommand {
     },
     /// Print the SHA-256 of a key from standard input
     Hash,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WireCommand {
+    /// Print a request, an answer or a stream in Placet's own words, as JSON
+    Decode {
+        /// Its protocol: openai_responses, openai_chat, anthropic_messages or gemini
+        #[arg(long, short, value_name = "PROTOCOL", value_parser = parse_protocol)]
+        protocol: Protocol,
+        /// Print each event of an answer on a line of its own, with its place in bytes, in place of the finished turn
+        #[arg(long, conflicts_with = "request")]
+        events: bool,
+        #[command(flatten)]
+        input: WireInput,
+    },
+    /// Print a request, an answer or a stream in another protocol, and on standard error what was left out
+    Translate {
+        /// The protocol it is in
+        #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
+        from: Protocol,
+        /// The protocol to print it in
+        #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
+        to: Protocol,
+        /// The model to name, in place of the one that is named (Gemini names it in the path, not in the body)
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+        /// Ask for the answer as a stream, where a request of Gemini (which says so in the path) is translated
+        #[arg(long)]
+        stream: bool,
+        #[command(flatten)]
+        input: WireInput,
+    },
+}
+
+/// What is read, and what it is. Without one of the options it is taken for what it looks like.
+#[derive(Debug, Args)]
+pub(crate) struct WireInput {
+    /// The file; `-` or none reads standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// It is a client's request
+    #[arg(long, group = "form")]
+    pub(crate) request: bool,
+    /// It is an answer that came whole, or an error
+    #[arg(long, group = "form")]
+    pub(crate) response: bool,
+    /// It is an answer as a stream of server-sent events
+    #[arg(long, group = "form")]
+    pub(crate) sse: bool,
+}
+
+fn parse_protocol(word: &str) -> Result<Protocol, String> {
+    Protocol::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
+        format!("{word:?} is no protocol: expected one of {}", known.join(", "))
+    })
 }
 
 /// Reads a temperature: a number from 0 on.

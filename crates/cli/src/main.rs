@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),
     };
-    let output = Output::new(cli.global.json, cli.global.color, vars::var(vars::NO_COLOR).is_some());
+    let output = output(&cli);
     // The run goes on beside the printing: a reader that stops reading must cost neither its lease nor its limits.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -53,9 +53,17 @@ fn main() -> ExitCode {
     }
 }
 
+fn output(cli: &Cli) -> Output {
+    Output::new(cli.global.json, cli.global.color, vars::var(vars::NO_COLOR).is_some())
+}
+
 async fn dispatch(cli: &Cli) -> Done {
     if let Command::Completions { shell } = &cli.command {
         return completions(*shell);
+    }
+    if let Command::Wire(command) = &cli.command {
+        // Nothing of the user's home is needed to look at a file.
+        return commands::wire::wire(&output(cli), command);
     }
     let house = match (House::new(&cli.global), &cli.command) {
         (Err(failure), Command::Doctor(_)) => return commands::doctor::homeless(&cli.global, failure),
@@ -72,7 +80,7 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Serve(args) => commands::serve::serve(&house, args).await,
         Command::Check(args) => commands::check::check(&house, args),
         Command::Keys(command) => commands::keys::keys(&house, command),
-        Command::Completions { .. } => Ok(()),
+        Command::Wire(_) | Command::Completions { .. } => Ok(()),
     }
 }
 

@@ -131,7 +131,7 @@ fn detail(value: &Value) -> Option<String> {
 
 /// Words of codes, types and messages that say what sort of error it is, whatever the status. The first that stands in
 /// one of them counts.
-const WORDS: [(&str, ErrorKind); 33] = [
+const WORDS: [(&str, ErrorKind); 34] = [
     ("insufficient_quota", ErrorKind::QuotaExhausted),
     ("billing", ErrorKind::QuotaExhausted),
     ("credit balance is too low", ErrorKind::QuotaExhausted),
@@ -142,6 +142,7 @@ const WORDS: [(&str, ErrorKind); 33] = [
     ("model_context_window_exceeded", ErrorKind::ContextLength),
     ("maximum context length", ErrorKind::ContextLength),
     ("prompt is too long", ErrorKind::ContextLength),
+    ("request_too_large", ErrorKind::InvalidRequest),
     ("exceeds the context window", ErrorKind::ContextLength),
     ("exceeds the available context size", ErrorKind::ContextLength),
     ("content_filter", ErrorKind::ContentFiltered),

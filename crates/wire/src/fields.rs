@@ -61,6 +61,8 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("message.system", Class::Content),
     ("message.user", Class::Content),
     ("message.assistant", Class::Content),
+    // The beginning of the answer, from which the model is to go on.
+    ("message.prefill", Class::Content),
     ("message.native", Class::State),
     ("reasoning", Class::State),
     ("tool_call", Class::Content),

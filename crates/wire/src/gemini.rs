@@ -45,6 +45,7 @@ pub use lists::{
 pub use onto::encode_request_onto;
 pub(crate) use parts::camel as camel_case;
 pub use request::{Target, decode_request, target};
+pub(crate) use seal::open as open_sealed;
 
 use crate::names::Names;
 use placet_core::ProviderId;

@@ -40,7 +40,7 @@ pub use embeddings::{
 pub use encode::{encode_request, encode_request_onto};
 pub use errors::{encode_error, encode_error_event};
 pub use events::{EventEncoder, encode_events};
-pub use models::{ListedModel, decode_models, decode_page, encode_models};
+pub use models::{decode_models, decode_page, encode_models};
 pub use request::decode_request;
 pub use response::encode_response;
 pub use table::FIELDS;

@@ -41,7 +41,7 @@ mod tools;
 mod write;
 
 pub use crate::failure::decode_error;
-pub use crate::openai_chat::{ListedModel, decode_models, decode_page};
+pub use crate::openai_chat::{decode_models, decode_page};
 pub use answer::EventEncoder;
 pub use answer_whole::encode_response;
 pub use decode::{EventDecoder, Pending, decode_response, pending};

@@ -3,9 +3,9 @@
 //! Whoever knows which server he talks to uses a protocol's module with a dialect; this is for those who hear of the protocol at run
 //! time: an endpoint, a command.
 
+use crate::ListedModel;
 use crate::fields::FieldRule;
 use crate::names::Names;
-use crate::openai_chat::ListedModel;
 use crate::{
     AnswerHead, DecodedRequest, Encoded, RequestError, anthropic_messages, gemini, openai_chat, openai_responses,
 };

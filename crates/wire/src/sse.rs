@@ -48,11 +48,20 @@ pub struct SseDecoder {
     after_cr: bool,
     /// No line has been read yet, so a byte order mark may stand before it.
     at_start: bool,
-    event: SseEvent,
-    data: Vec<u8>,
-    has_data: bool,
+    /// The event that is being read.
+    open: Open,
     ready: VecDeque<SseEvent>,
     failed: Option<EventTooLong>,
+}
+
+/// An event whose blank line has not come. Its room is used again for the next one.
+#[derive(Debug, Default)]
+struct Open {
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+    id: Option<String>,
+    retry: Option<u64>,
 }
 
 impl Default for SseDecoder {
@@ -76,9 +85,7 @@ impl SseDecoder {
             line: Vec::new(),
             after_cr: false,
             at_start: true,
-            event: SseEvent::default(),
-            data: Vec::new(),
-            has_data: false,
+            open: Open::default(),
             ready: VecDeque::new(),
             failed: None,
         }
@@ -88,34 +95,20 @@ impl SseDecoder {
     ///
     /// # Errors
     /// [`EventTooLong`], from then on always. Events that were whole before it are still given.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), EventTooLong> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        while !bytes.is_empty() {
-            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
-                bytes = &bytes[1..];
-                continue;
-            }
-            let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
-                self.bound(self.line.len() + bytes.len())?;
-                self.line.extend_from_slice(bytes);
-                return Ok(());
-            };
-            self.bound(self.line.len() + end)?;
-            self.after_cr = bytes[end] == b'\r';
-            if self.line.is_empty() {
-                self.end_line(&bytes[..end]);
-            } else {
-                let mut line = std::mem::take(&mut self.line);
-                line.extend_from_slice(&bytes[..end]);
-                self.end_line(&line);
-                line.clear();
-                self.line = line;
-            }
-            bytes = &bytes[end + 1..];
-        }
-        Ok(())
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let pushed = self.take(bytes, &mut |open| ready.push_back(open.event()));
+        self.ready = ready;
+        pushed
+    }
+
+    /// Takes the next bytes and hands each event that they complete to `each`: its name and its data. As [`SseDecoder::push`], but
+    /// nothing is kept of an event.
+    ///
+    /// # Errors
+    /// As [`SseDecoder::push`].
+    pub(crate) fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(Option<&str>, &str)) -> Result<(), EventTooLong> {
+        self.take(bytes, &mut |open| open.hand(each))
     }
 
     /// The next whole event, if there is one.
@@ -129,40 +122,82 @@ impl SseDecoder {
         if let Some(event) = self.ready.pop_front() {
             return Some(event);
         }
+        let mut event = None;
+        self.close(&mut |open| event = Some(open.event()));
+        event
+    }
+
+    /// The stream has ended: hands what was left open to `each`. As [`SseDecoder::finish`].
+    pub(crate) fn feed_end(&mut self, each: &mut dyn FnMut(Option<&str>, &str)) {
+        self.close(&mut |open| open.hand(each));
+    }
+
+    /// Ends the open event as if a blank line had come.
+    fn close(&mut self, whole: &mut dyn FnMut(&mut Open)) {
         if self.failed.is_some() {
-            return None;
+            return;
         }
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
-            self.end_line(&line);
+            self.end_line(&line, whole);
         }
-        self.dispatch();
-        self.ready.pop_front()
+        self.open.end(whole);
+    }
+
+    fn take(&mut self, mut bytes: &[u8], whole: &mut dyn FnMut(&mut Open)) -> Result<(), EventTooLong> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
+                self.bound(self.line.len() + bytes.len())?;
+                self.line.extend_from_slice(bytes);
+                return Ok(());
+            };
+            self.bound(self.line.len() + end)?;
+            self.after_cr = bytes[end] == b'\r';
+            if self.line.is_empty() {
+                self.end_line(&bytes[..end], whole);
+            } else {
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(&bytes[..end]);
+                self.end_line(&line, whole);
+                line.clear();
+                self.line = line;
+            }
+            bytes = &bytes[end + 1..];
+        }
+        Ok(())
     }
 
     fn bound(&mut self, line: usize) -> Result<(), EventTooLong> {
-        if self.data.len() + line <= self.limit {
+        if self.open.data.len() + line <= self.limit {
             return Ok(());
         }
         let error = EventTooLong { limit: self.limit };
         self.failed = Some(error);
-        (self.line, self.data) = (Vec::new(), Vec::new());
+        (self.line, self.open) = (Vec::new(), Open::default());
         Err(error)
     }
 
-    fn end_line(&mut self, line: &[u8]) {
+    fn end_line(&mut self, line: &[u8], whole: &mut dyn FnMut(&mut Open)) {
         let line =
             if std::mem::take(&mut self.at_start) { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
-        if line.is_empty() {
-            self.dispatch();
-            return;
-        }
-        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+        if line.is_empty() { self.open.end(whole) } else { self.open.line(line) }
+    }
+}
+
+impl Open {
+    fn line(&mut self, line: &[u8]) {
+        let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &line[line.len()..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
-        let text = || String::from_utf8_lossy(value).into_owned();
         match field {
             b"data" => {
                 if self.has_data {
@@ -171,26 +206,45 @@ impl SseDecoder {
                 self.has_data = true;
                 self.data.extend_from_slice(value);
             }
-            b"event" => self.event.event = Some(text()),
-            b"id" if !value.contains(&0) => self.event.id = Some(text()),
+            b"event" => {
+                self.name.clear();
+                self.name.push_str(&String::from_utf8_lossy(value));
+            }
+            b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                self.event.retry = text().parse().ok()
+                self.retry = String::from_utf8_lossy(value).parse().ok();
             }
             _ => {}
         }
     }
 
-    fn dispatch(&mut self) {
-        let mut event = std::mem::take(&mut self.event);
-        if !std::mem::take(&mut self.has_data) {
-            return;
+    /// A blank line: what has data is an event. What is not taken of it is forgotten.
+    fn end(&mut self, whole: &mut dyn FnMut(&mut Open)) {
+        if std::mem::take(&mut self.has_data) {
+            whole(self);
         }
-        event.data = match String::from_utf8(std::mem::take(&mut self.data)) {
+        self.name.clear();
+        self.data.clear();
+        (self.id, self.retry) = (None, None);
+    }
+
+    fn hand(&self, each: &mut dyn FnMut(Option<&str>, &str)) {
+        let name = Some(self.name.as_str()).filter(|name| !name.is_empty());
+        each(name, &String::from_utf8_lossy(&self.data));
+    }
+
+    fn event(&mut self) -> SseEvent {
+        let name = std::mem::take(&mut self.name);
+        let data = match String::from_utf8(std::mem::take(&mut self.data)) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
-        event.event = event.event.filter(|name| !name.is_empty());
-        self.ready.push_back(event);
+        SseEvent {
+            event: Some(name).filter(|name| !name.is_empty()),
+            data,
+            id: self.id.take(),
+            retry: self.retry.take(),
+        }
     }
 }
 

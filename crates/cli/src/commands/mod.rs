@@ -10,3 +10,4 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod tools;
+pub(crate) mod wire;

@@ -142,6 +142,7 @@ async fn show(house: &House, reference: &str) -> Done {
             "lifecycle": known.as_ref().map(|known| known.lifecycle(now)),
             "catalog": known.as_deref(),
             "profile": profile.as_deref(),
+            "output_strategies": profile.as_ref().map(|profile| profile.output_strategies()),
             "probe": probe,
             "price": price.as_ref().map(|(price, source)| json!({"rates": &**price, "source": source})),
         }));
@@ -163,6 +164,10 @@ async fn show(house: &House, reference: &str) -> Done {
         for (field, feature) in profile.features.iter().filter(|(_, feature)| !feature.values.is_empty()) {
             output.line(&format!("  {field}: {}", feature.values.join(", ")));
         }
+        let ways = profile.output_strategies();
+        let ways = ways.iter().filter(|(_, feature)| feature.status == FeatureStatus::Supported);
+        let ways: Vec<&str> = ways.map(|(strategy, _)| strategy.as_str()).collect();
+        output.line(&format!("  answers in a given shape by {}", ways.join(", ")));
         for one in &profile.exclusions {
             output.line(&format!(
                 "  not together: {}  {}",
@@ -207,17 +212,20 @@ fn about(house: &House, known: &CatalogModel) {
 
 fn price(house: &House, reference: &str, usage: &Usage, tier: Option<&str>) -> Done {
     let model = resolve(house, reference, None)?.reference;
-    let Some((price, source)) = prices(house)?.price(&model) else {
+    let book = prices(house)?;
+    let Some((price, source)) = book.price(&model) else {
         return Err(Failure::new(Code::NotFound, format!("no price is known of {model}"))
             .hint("give one in prices.json of the home folder, or with --price for one run"));
     };
     let with = Circumstances::of_tier(tier);
-    let cost = (*usage != Usage::default()).then(|| price.cost(usage, &with));
+    let asks = *usage != Usage::default();
+    let cost = asks.then(|| price.cost(usage, &with));
+    let billed = if asks { book.billable(&model, &[(*usage, with)]) } else { None };
     let output = &house.output;
     if output.json {
         output.json_line(&json!({
             "model": model.to_string(), "source": source, "currency": "USD", "rates": &*price,
-            "cost": cost.flatten(),
+            "cost": cost.flatten(), "billed": billed,
         }));
         return Ok(());
     }
@@ -236,6 +244,9 @@ fn price(house: &House, reference: &str, usage: &Usage, tier: Option<&str>) -> D
     rates(house, &price);
     if let Some(cost) = cost {
         output.line(&cost.map_or_else(|| "cost unknown".to_owned(), |cost| format!("cost {cost}")));
+    }
+    if let Some(billed) = billed {
+        output.line(&format!("billed {billed}"));
     }
     Ok(())
 }

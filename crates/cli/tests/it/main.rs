@@ -9,3 +9,4 @@ mod models;
 mod offline;
 mod runs;
 mod sdk;
+mod wire;

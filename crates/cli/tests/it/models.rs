@@ -30,6 +30,7 @@ fn a_model_is_shown_with_what_it_can_and_refuses() {
         json!(["low", "medium", "high", "xhigh", "max"])
     );
     assert_eq!(shown["price"]["source"], "catalog");
+    assert_eq!(shown["output_strategies"]["provider_native"]["status"], "supported");
     let text = bench.placet(&["models", "show", "claude-opus-5-5"]).done();
     assert!(text.out.contains("anthropic_messages") && text.out.contains("1000000 tokens"), "{text:#?}");
     let unknown = bench.placet(&["models", "show", "ollama:mine"]).done();
@@ -53,6 +54,15 @@ fn costs_are_reckoned_by_the_users_prices_before_the_catalogs() {
         .unwrap();
     let own = &bench.placet(&[&ask[..], &["--json"]].concat()).done().json()[0];
     assert_eq!((&own["source"], own["cost"].as_str()), (&json!("user"), Some("1.002")));
+    // What is billed is a markup on the cost, unless a price for billing is given.
+    let markup = r#""markup": {"multiplier": "1.2", "minimum_charge": "2"}"#;
+    for (more, billed) in [("", "2"), (r#", "billed": {"openai:gpt-5.4": {"input": "5", "output": "5"}}"#, "5.005")] {
+        let prices = format!(r#"{{"costs": {{"openai:gpt-5.4": {{"input": "1", "output": "2"}}}}, {markup}{more}}}"#);
+        std::fs::write(bench.home().join("prices.json"), prices).unwrap();
+        let own = &bench.placet(&[&ask[..], &["--json"]].concat()).done().json()[0];
+        assert_eq!((own["cost"].as_str(), own["billed"].as_str()), (Some("1.002"), Some(billed)), "{own}");
+        assert!(bench.placet(&ask).done().out.contains(&format!("billed ${billed}")));
+    }
     std::fs::write(bench.home().join("prices.json"), r#"{"cots": {}}"#).unwrap();
     let wrong = bench.placet(&ask).ended_with(2);
     assert!(wrong.err.contains("prices.json") && wrong.err.contains("cots"), "{wrong:#?}");

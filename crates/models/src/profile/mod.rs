@@ -8,8 +8,10 @@
 
 mod check;
 mod request;
+mod strategies;
 
 pub use check::Checked;
+pub use strategies::OutputStrategy;
 
 use crate::adapter::Protocol;
 use crate::catalog::CatalogModel;

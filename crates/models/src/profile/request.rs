@@ -83,6 +83,7 @@ pub(super) fn uses(request: &TurnRequest, field: &str) -> bool {
             within.into_iter().any(|item| is_said_by(item, &Role::System))
         }
         ("message", "assistant") => said_by(request, &Role::Assistant),
+        ("message", "prefill") => is_begun(request),
         ("hosted", rest) => request.hosted.iter().any(|tool| is_hosted(tool, rest)),
         _ => false,
     }
@@ -100,6 +101,18 @@ fn said_by(request: &TurnRequest, role: &Role) -> bool {
 
 fn is_said_by(item: &Item, role: &Role) -> bool {
     matches!(&item.body, ItemBody::Message(message) if message.role == *role)
+}
+
+/// Whether the conversation ends with the beginning of an answer. An answer that its provider paused is none: it holds more than
+/// text.
+fn is_begun(request: &TurnRequest) -> bool {
+    let said = |item: &Arc<Item>| matches!(&item.body, ItemBody::Message(message) if message.role == Role::Assistant);
+    let before = request.items.iter().rev().find(|item| !said(item));
+    let is_answered = |item: &Arc<Item>| {
+        matches!(&item.body, ItemBody::ToolResult(_))
+            || matches!(&item.body, ItemBody::Message(message) if message.role != Role::Assistant)
+    };
+    request.items.last().is_some_and(said) && before.is_none_or(is_answered)
 }
 
 fn parts(request: &TurnRequest) -> impl Iterator<Item = &Part> {

@@ -185,3 +185,26 @@ fn the_simplest_request_passes_everywhere() {
         assert_eq!(checked, Ok(Vec::new()), "{}", known.id);
     }
 }
+
+#[test]
+fn the_beginning_of_an_answer_is_refused_where_the_model_does_not_go_on_from_it() {
+    use placet_core::item::HostedCall;
+    let env = Env::system();
+    let said = |role| Message { role, parts: vec![Part::text("so")], native: None };
+    let item = |body: placet_core::ItemBody| Arc::new(Item::new(env.new_id(), Origin::Model, body));
+    let ask = |bodies: Vec<placet_core::ItemBody>| TurnRequest {
+        items: bodies.into_iter().map(item).collect(),
+        ..asks(Controls::default())
+    };
+    let begun = ask(vec![said(Role::User).into(), said(Role::Assistant).into()]);
+    let anthropic = options("anthropic");
+    let told = refused(&anthropic.profile("claude-opus-5-5"), &begun);
+    assert!(told.contains("`message.prefill`"), "{told}");
+    for model in ["claude-sonnet-4-5", "a-model-that-nobody-knows"] {
+        assert!(anthropic.profile(model).check(&begun).is_ok(), "{model}");
+    }
+    // An answer that was paused goes back as it came.
+    let call = HostedCall { provider: "anthropic".into(), kind: "server_tool_use".into(), value: json!({}) };
+    let paused = ask(vec![said(Role::User).into(), call.into(), said(Role::Assistant).into()]);
+    assert!(anthropic.profile("claude-opus-5-5").check(&paused).is_ok());
+}

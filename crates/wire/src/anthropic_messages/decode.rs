@@ -3,7 +3,7 @@
 use super::answer::{WireUsage, is_hosted_block, stop_reason};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::sse::{SseDecoder, SseEvent};
+use crate::reading::{Reading, event_decoder};
 use placet_core::item::HostedCall;
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, TurnStarted, WholeItem};
@@ -15,51 +15,18 @@ use std::borrow::Cow;
 /// What a text stands under that should have been a JSON object and is none, so that it can go back in an object's place.
 pub(super) const INVALID_JSON: &str = "INVALID_JSON";
 
-/// Reads the stream of one answer: bytes in, events out. Unknown blocks are kept whole; unknown events and deltas are kept
-/// with the end of the answer.
-///
-/// The answer is finished with `message_stop`, or with a stop reason and then the end of the stream; a stream that ends without
-/// either was interrupted. After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
-#[derive(Debug)]
-pub struct EventDecoder {
-    sse: SseDecoder,
-    answer: Answer,
+event_decoder! {
+    /// Reads the stream of one answer: bytes in, events out. Unknown blocks are kept whole; unknown events and deltas are kept
+    /// with the end of the answer.
+    ///
+    /// The answer is finished with `message_stop`, or with a stop reason and then the end of the stream; a stream that ends without
+    /// either was interrupted. After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
+    Answer
 }
 
 impl EventDecoder {
     pub(super) fn new(provider: ProviderId, names: Names) -> Self {
-        EventDecoder { sse: SseDecoder::new(), answer: Answer::new(provider, names) }
-    }
-
-    /// Takes the next bytes and appends what they mean to `out`.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<TurnEvent>) {
-        let pushed = self.sse.push(bytes);
-        while let Some(event) = self.sse.next_event() {
-            self.answer.event(&event, false, out);
-        }
-        if let Err(error) = pushed {
-            self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
-        }
-    }
-
-    /// The stream has ended, well or not: appends what follows from that.
-    pub fn end(&mut self, out: &mut Vec<TurnEvent>) {
-        while let Some(event) = self.sse.finish() {
-            self.answer.event(&event, true, out);
-        }
-        self.answer.end(out);
-    }
-
-    /// Whether a stop reason has come, so that the answer is whole even if the connection breaks now.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.answer.stop.is_some()
-    }
-
-    /// Whether nothing more will be given.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.answer.is_done
+        EventDecoder::of(Answer::new(provider, names))
     }
 }
 
@@ -203,36 +170,6 @@ impl Answer {
 
     fn native(&self, value: impl Into<Value>) -> Native {
         Native { provider: self.provider.clone(), value: value.into() }
-    }
-
-    fn event(&mut self, event: &SseEvent, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = event.data.trim();
-        if self.is_done || data.is_empty() || data == "[DONE]" {
-            return;
-        }
-        if let Ok(piece) = serde_json::from_str::<Piece<'_>>(data)
-            && piece.kind == "content_block_delta"
-            && let Some(delta) = known(piece.delta)
-        {
-            return self.delta(piece.index, delta, out);
-        }
-        match serde_json::from_str::<Value>(data) {
-            Ok(mut value) => {
-                // Something in between that drops the type may have left the event's name.
-                if word(&value, "type").is_none()
-                    && let (Some(name), Value::Object(object)) = (&event.event, &mut value)
-                {
-                    object.insert("type".into(), name.as_str().into());
-                }
-                self.value(value, out);
-            }
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
-        }
     }
 
     fn value(&mut self, mut value: Value, out: &mut Vec<TurnEvent>) {
@@ -497,6 +434,44 @@ impl Answer {
         }
     }
 
+    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
+        if !std::mem::replace(&mut self.is_done, true) {
+            out.push(TurnEvent::Failed(Box::new(error)));
+        }
+    }
+}
+
+impl Reading for Answer {
+    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
+        let data = data.trim();
+        if self.is_done || data.is_empty() || data == "[DONE]" {
+            return;
+        }
+        if let Ok(piece) = serde_json::from_str::<Piece<'_>>(data)
+            && piece.kind == "content_block_delta"
+            && let Some(delta) = known(piece.delta)
+        {
+            return self.delta(piece.index, delta, out);
+        }
+        match serde_json::from_str::<Value>(data) {
+            Ok(mut value) => {
+                // Something in between that drops the type may have left the event's name.
+                if word(&value, "type").is_none()
+                    && let (Some(name), Value::Object(object)) = (name, &mut value)
+                {
+                    object.insert("type".into(), name.into());
+                }
+                self.value(value, out);
+            }
+            // The stream broke off within this event, which the end of the answer will tell.
+            Err(_) if is_last => {}
+            Err(error) => {
+                let failure = not_json(&self.provider, &error, data);
+                self.fail_with(failure, out);
+            }
+        }
+    }
+
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
         if self.is_done {
             return;
@@ -531,10 +506,12 @@ impl Answer {
         self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
     }
 
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
+    fn is_whole(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 }
 

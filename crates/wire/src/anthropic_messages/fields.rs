@@ -13,6 +13,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("message.system", Content, Expressed),
     FieldRule::new("message.user", Content, Expressed),
     FieldRule::new("message.assistant", Content, Expressed),
+    FieldRule::new("message.prefill", Content, Expressed),
     FieldRule::new("message.native", State, Expressed),
     FieldRule::new("reasoning", State, Expressed),
     FieldRule::new("tool_call", Content, Expressed),

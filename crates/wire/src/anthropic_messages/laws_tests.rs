@@ -684,7 +684,7 @@ fn samples_are_written_out() {
         let error = ProviderError::new(ErrorKind::from(kind), own(), "m");
         write(format!("error_{kind}.json"), encode_error(&error).1.to_string().as_bytes());
     }
-    let models = [crate::openai_chat::ListedModel { id: "claude-x".into(), description: None }];
+    let models = [crate::ListedModel { id: "claude-x".into(), description: None }];
     write("models.json".into(), encode_models(&models).to_string().as_bytes());
     write("tokens.json".into(), encode_count(5).to_string().as_bytes());
 }

@@ -1,7 +1,7 @@
 //! Lists of models and counts of tokens.
 
 use super::decode::not_json;
-use crate::openai_chat::ListedModel;
+use crate::ListedModel;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Value, json};
 

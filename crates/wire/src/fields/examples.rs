@@ -118,6 +118,9 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
             with_item(Message { role: Role::System, parts: vec![Part::text("Be kind.")], native: None }.into())
         }
         "message.user" => with_part(Part::text("More")),
+        "message.prefill" => {
+            with_item(Message { role: Role::Assistant, parts: vec![Part::text("The answer is")], native: None }.into())
+        }
         "message.assistant" | "message.native" => {
             let said = |native| Message { role: Role::Assistant, parts: vec![Part::text("Hi.")], native };
             let mut with = with_item(said(None).into());

@@ -185,7 +185,7 @@ impl EventEncoder {
             return true;
         }
         let is_whole = |waiting: &Waiting| match waiting {
-            Waiting::Call(call) => call.name.is_some() && Arguments::from_text(call.arguments.as_str()).parse().is_ok(),
+            Waiting::Call(call) => call.name.is_some() && Written::of(&call.arguments).is_some(),
             _ => true,
         };
         if !self.waiting.values().all(is_whole) {
@@ -309,8 +309,7 @@ impl EventEncoder {
 
     fn call_part(&mut self, call: &CallDelta, out: &mut Vec<u8>) {
         let name = call.name.as_deref().unwrap_or("unnamed");
-        let arguments = Arguments::from_text(call.arguments.as_str());
-        let Ok(object) = arguments.parse() else {
+        let Some(arguments) = Written::of(&call.arguments) else {
             let start: String = call.arguments.chars().take(200).collect();
             self.malformed.get_or_insert_with(|| format!("Malformed function call: {name}({start}"));
             return;
@@ -326,8 +325,6 @@ impl EventEncoder {
             }
             _ => {}
         }
-        let text = arguments.replay_text();
-        let is_object = text.trim_start().starts_with('{');
         self.part(out, |out| {
             out.extend_from_slice(b"{\"functionCall\":{");
             if let Some(id) = &call.provider_id {
@@ -338,11 +335,15 @@ impl EventEncoder {
             out.extend_from_slice(b"\"name\":");
             write(name, out);
             out.extend_from_slice(b",\"args\":");
-            if is_object {
+            match &arguments {
                 // As the model wrote it, but on one line: line breaks within JSON are nothing but space.
-                out.extend(text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
-            } else {
-                write(&object, out);
+                Written::Object(text) if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() => {
+                    out.extend_from_slice(text.as_bytes());
+                }
+                Written::Object(text) => {
+                    out.extend(text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+                }
+                Written::Other(object) => write(object, out),
             }
             rest(inner.iter().filter(|(key, _)| !matches!(key.as_str(), "id" | "name" | "args")), out);
             out.push(b'}');
@@ -461,6 +462,23 @@ impl EventEncoder {
         chunk.insert("responseId".to_owned(), self.head.id.as_str().into());
         chunk.extend(kept("response").clone());
         self.chunk(out, |_, out| write(&chunk, out));
+    }
+}
+
+/// Arguments that are an object.
+enum Written<'t> {
+    /// They are written as one: no tree is needed.
+    Object(&'t str),
+    /// There are none, or they stand in a text.
+    Other(Map<String, Value>),
+}
+
+impl<'t> Written<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        if text.trim_start().starts_with('{') {
+            return serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok().then_some(Written::Object(text));
+        }
+        Arguments::from_text(text).parse().ok().map(Written::Other)
     }
 }
 

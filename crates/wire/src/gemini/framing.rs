@@ -41,13 +41,7 @@ impl Framing {
     fn take(&mut self, bytes: &[u8], each: &mut dyn FnMut(&str)) -> Result<(), EventTooLong> {
         match &mut self.kind {
             Kind::Unknown(_) => Ok(()),
-            Kind::Sse(sse) => {
-                let pushed = sse.push(bytes);
-                while let Some(event) = sse.next_event() {
-                    each(&event.data);
-                }
-                pushed
-            }
+            Kind::Sse(sse) => sse.feed(bytes, &mut |_, data| each(data)),
             Kind::Array(elements) => elements.push(bytes, each),
         }
     }
@@ -56,11 +50,7 @@ impl Framing {
     pub(super) fn finish(&mut self, mut each: impl FnMut(&str)) {
         match &mut self.kind {
             Kind::Unknown(_) => {}
-            Kind::Sse(sse) => {
-                while let Some(event) = sse.finish() {
-                    each(&event.data);
-                }
-            }
+            Kind::Sse(sse) => sse.feed_end(&mut |_, data| each(data)),
             Kind::Array(elements) => {
                 let rest = std::mem::take(&mut elements.buffer);
                 if !rest.is_empty() {

@@ -2,9 +2,9 @@
 
 use super::encode::Encoder;
 use super::parts::{camel, native, take, take_object, take_text};
-use placet_core::ProviderError;
-use placet_core::ProviderId;
+use crate::options::{self, Words};
 use placet_core::hosted::{CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebSearch};
+use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Map, Value, json};
 
 const ENVIRONMENTS: [(&str, &str); 3] =
@@ -17,7 +17,12 @@ pub(super) fn encode(
     forms: &mut Vec<Value>,
 ) -> Result<(), ProviderError> {
     for tool in tools {
-        let (key, form) = match tool {
+        let refused = |field: &str| {
+            let message = format!("it cannot take `{field}`: the provider's tool cannot be restricted so");
+            ProviderError::new(ErrorKind::Unsupported, encoder.dialect.provider.clone(), message)
+        };
+        let tool = options::without_foreign(tool, Words::Google, &mut encoder.omitted, refused)?;
+        let (key, form) = match &*tool {
             HostedTool::WebSearch(search) => ("googleSearch", web_search(encoder, search)?),
             HostedTool::UrlContext(options) => ("urlContext", options.extra.clone()),
             HostedTool::FileSearch(search) => ("fileSearch", file_search(encoder, search)?),

@@ -44,7 +44,7 @@ pub(super) fn is_sealed(signature: &str) -> bool {
 }
 
 /// What a signature of ours holds; `None` where it is a provider's own.
-pub(super) fn open(signature: &str) -> Option<Native> {
+pub(crate) fn open(signature: &str) -> Option<Native> {
     if !is_sealed(signature) {
         return None;
     }

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::*;
+use crate::ListedModel;
 use crate::answer::events_of;
 use crate::fields::examples::{PNG, faults};
 use crate::request::AnswerHead;

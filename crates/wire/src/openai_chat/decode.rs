@@ -7,7 +7,7 @@ use super::remains::Remains;
 use super::usage::{RawUsage, number};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::sse::{SseDecoder, SseEvent};
+use crate::reading::{Reading, event_decoder};
 use placet_core::part::Native;
 use placet_core::turn::{ReasoningState, TextDelta, TurnFinished, TurnStarted};
 use placet_core::{ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
@@ -17,50 +17,17 @@ use std::borrow::Cow;
 /// The place of thinking, text and refusal; calls follow, one place each.
 pub(super) const SAID: u32 = 0;
 
-/// Reads the stream of one answer: bytes in, events out. Unknown fields, words and events are passed over.
-///
-/// The answer is finished when a finish reason has come and then `[DONE]` or the end of the stream; a stream that ends
-/// without a finish reason was interrupted. After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
-#[derive(Debug)]
-pub struct EventDecoder {
-    sse: SseDecoder,
-    answer: Answer,
+event_decoder! {
+    /// Reads the stream of one answer: bytes in, events out. Unknown fields, words and events are passed over.
+    ///
+    /// The answer is finished when a finish reason has come and then `[DONE]` or the end of the stream; a stream that ends
+    /// without a finish reason was interrupted. After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
+    Answer
 }
 
 impl EventDecoder {
     pub(super) fn new(provider: ProviderId, names: Names) -> Self {
-        EventDecoder { sse: SseDecoder::new(), answer: Answer::new(provider, names) }
-    }
-
-    /// Takes the next bytes and appends what they mean to `out`.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<TurnEvent>) {
-        let pushed = self.sse.push(bytes);
-        while let Some(event) = self.sse.next_event() {
-            self.answer.event(&event, false, out);
-        }
-        if let Err(error) = pushed {
-            self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
-        }
-    }
-
-    /// The stream has ended, well or not: appends what follows from that.
-    pub fn end(&mut self, out: &mut Vec<TurnEvent>) {
-        while let Some(event) = self.sse.finish() {
-            self.answer.event(&event, true, out);
-        }
-        self.answer.end(out);
-    }
-
-    /// Whether a finish reason has come, so that the answer is whole even if the connection breaks now.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.answer.stop.is_some()
-    }
-
-    /// Whether nothing more will be given.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.answer.is_done
+        EventDecoder::of(Answer::new(provider, names))
     }
 }
 
@@ -137,42 +104,6 @@ impl Answer {
             thinking_details: Vec::new(),
             thinking_told: None,
             remains: Remains::default(),
-        }
-    }
-
-    fn event(&mut self, event: &SseEvent, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = event.data.trim();
-        if self.is_done || data.is_empty() {
-            return;
-        }
-        if data == "[DONE]" {
-            // Some servers leave the reason of a tool turn empty.
-            if self.stop.is_none() && self.has_empty_reason && self.calls.are_whole() {
-                self.stop = Some(StopReason::ToolCalls);
-            }
-            if self.stop.is_some() {
-                self.end(out);
-            }
-            return;
-        }
-        if event.event.is_none()
-            && let Ok(plain) = serde_json::from_str::<PlainChunk<'_>>(data)
-            && self.plain(&plain, out)
-        {
-            return;
-        }
-        match serde_json::from_str::<Value>(data) {
-            Ok(value) if event.event.as_deref() == Some("error") => {
-                let error = decode_error_value(&self.provider, &value);
-                self.fail_with(error, out);
-            }
-            Ok(value) => self.chunk(&value, out),
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
         }
     }
 
@@ -389,6 +320,50 @@ impl Answer {
         }
     }
 
+    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
+        if !std::mem::replace(&mut self.is_done, true) {
+            out.push(TurnEvent::Failed(Box::new(error)));
+        }
+    }
+}
+
+impl Reading for Answer {
+    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
+        let data = data.trim();
+        if self.is_done || data.is_empty() {
+            return;
+        }
+        if data == "[DONE]" {
+            // Some servers leave the reason of a tool turn empty.
+            if self.stop.is_none() && self.has_empty_reason && self.calls.are_whole() {
+                self.stop = Some(StopReason::ToolCalls);
+            }
+            if self.stop.is_some() {
+                self.end(out);
+            }
+            return;
+        }
+        if name.is_none()
+            && let Ok(plain) = serde_json::from_str::<PlainChunk<'_>>(data)
+            && self.plain(&plain, out)
+        {
+            return;
+        }
+        match serde_json::from_str::<Value>(data) {
+            Ok(value) if name == Some("error") => {
+                let error = decode_error_value(&self.provider, &value);
+                self.fail_with(error, out);
+            }
+            Ok(value) => self.chunk(&value, out),
+            // The stream broke off within this event, which the end of the answer will tell.
+            Err(_) if is_last => {}
+            Err(error) => {
+                let failure = not_json(&self.provider, &error, data);
+                self.fail_with(failure, out);
+            }
+        }
+    }
+
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
         if self.is_done {
             return;
@@ -411,10 +386,12 @@ impl Answer {
         self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
     }
 
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
+    fn is_whole(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 }
 

@@ -1,17 +1,9 @@
 //! Lists of models, and what is no list.
 
+use crate::ListedModel;
 use crate::failure::{RAW_BYTES, cut};
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Value, json};
-
-/// One model of a server's list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedModel {
-    /// Its id.
-    pub id: String,
-    /// What the server says of it.
-    pub description: Option<String>,
-}
 
 /// Reads the answer to `GET /models`: an object with `data` or `models`, or a bare array; entries are objects with an `id`
 /// or `name`, or texts.

@@ -15,6 +15,7 @@ pub const FIELDS: &[FieldRule] = &[
     rule("message.system", Content, Expressed),
     rule("message.user", Content, Expressed),
     rule("message.assistant", Content, Expressed),
+    rule("message.prefill", Content, Expressed),
     rule("message.native", State, Expressed),
     rule("reasoning", State, Expressed),
     rule("tool_call", Content, Expressed),

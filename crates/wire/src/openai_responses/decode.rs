@@ -4,7 +4,7 @@ use super::parts::{call_native, message_head, text_native, thought_at, whole_bod
 use super::write;
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::sse::{SseDecoder, SseEvent};
+use crate::reading::{Reading, event_decoder};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnStarted, WholeItem};
 use placet_core::{ErrorKind, ItemBody, Message, Part, ProviderError, ProviderId, Role, TurnEvent, Unknown};
@@ -16,51 +16,18 @@ use std::collections::BTreeMap;
 /// How many parts of one item have places of their own.
 const PARTS: u64 = 256;
 
-/// Reads the stream of one answer: bytes in, events out. Unknown events are handed on as [`TurnEvent::Unknown`], unknown items
-/// and parts as native ones.
-///
-/// The answer is finished with `response.completed` or `response.incomplete`; a stream that ends without was interrupted.
-/// After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
-#[derive(Debug)]
-pub struct EventDecoder {
-    sse: SseDecoder,
-    answer: Answer,
+event_decoder! {
+    /// Reads the stream of one answer: bytes in, events out. Unknown events are handed on as [`TurnEvent::Unknown`], unknown items
+    /// and parts as native ones.
+    ///
+    /// The answer is finished with `response.completed` or `response.incomplete`; a stream that ends without was interrupted.
+    /// After [`TurnEvent::Finished`] or [`TurnEvent::Failed`] nothing more is given.
+    Answer
 }
 
 impl EventDecoder {
     pub(super) fn new(provider: ProviderId, names: Names, is_stateful: bool) -> Self {
-        EventDecoder { sse: SseDecoder::new(), answer: Answer::new(provider, names, is_stateful) }
-    }
-
-    /// Takes the next bytes and appends what they mean to `out`.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<TurnEvent>) {
-        let pushed = self.sse.push(bytes);
-        while let Some(event) = self.sse.next_event() {
-            self.answer.event(&event, false, out);
-        }
-        if let Err(error) = pushed {
-            self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
-        }
-    }
-
-    /// The stream has ended, well or not: appends what follows from that.
-    pub fn end(&mut self, out: &mut Vec<TurnEvent>) {
-        while let Some(event) = self.sse.finish() {
-            self.answer.event(&event, true, out);
-        }
-        self.answer.end(out);
-    }
-
-    /// Whether the answer is whole, even if the connection breaks now.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.answer.is_whole
-    }
-
-    /// Whether nothing more will be given.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.answer.is_done
+        EventDecoder::of(Answer::new(provider, names, is_stateful))
     }
 
     /// Where the stream of a background answer can be taken up again: the answer's id and the number of the last event, for
@@ -146,6 +113,10 @@ struct Piece<'a> {
     summary_index: Option<u64>,
     sequence_number: Option<u64>,
     delta: Option<String>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<Cow<'a, str>>,
 }
 
 /// Events that say nothing that their item does not say, too.
@@ -238,55 +209,39 @@ impl Answer {
         }
     }
 
-    fn event(&mut self, event: &SseEvent, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = event.data.trim();
-        if self.is_done || data.is_empty() || data == "[DONE]" {
-            return;
-        }
-        let name = event.event.as_deref().unwrap_or_default();
-        if let Ok(mut piece) = serde_json::from_str::<Piece<'_>>(data)
-            && let Some(delta) = piece.delta.take()
-        {
-            if piece.kind.is_empty() {
-                piece.kind = Cow::Borrowed(name);
-            }
-            self.sequence = piece.sequence_number.or(self.sequence);
-            if self.piece(&piece, delta, out) {
-                return;
-            }
-        }
-        match serde_json::from_str::<Value>(data) {
-            Ok(Value::Object(map)) => {
-                let kind = word(&map, "type").unwrap_or(name).to_owned();
-                self.sequence = map.get("sequence_number").and_then(Value::as_u64).or(self.sequence);
-                self.whole(&kind, map, out);
-            }
-            Ok(_) => {}
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
-        }
-    }
-
-    /// Takes a piece; whether it was one.
-    fn piece(&mut self, piece: &Piece<'_>, delta: String, out: &mut Vec<TurnEvent>) -> bool {
+    /// Takes a piece, or what only repeats pieces; whether it was one.
+    fn piece(&mut self, piece: Piece<'_>, out: &mut Vec<TurnEvent>) -> bool {
         let index = piece.output_index.unwrap_or(self.last);
         let part = piece.content_index.unwrap_or(0);
-        match &*piece.kind {
-            "response.output_text.delta" => self.text(index, part, delta, out),
-            "response.refusal.delta" => self.refusal(index, part, delta, out),
-            "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
+        match (&*piece.kind, piece.delta) {
+            ("response.output_text.delta", Some(delta)) => self.text(index, part, delta, out),
+            ("response.refusal.delta", Some(delta)) => self.refusal(index, part, delta, out),
+            ("response.reasoning_summary_text.delta" | "response.reasoning_summary.delta", Some(delta)) => {
                 self.think(index, "summary", piece.summary_index.unwrap_or(0), delta, out);
             }
-            "response.reasoning_text.delta" | "response.reasoning.delta" => {
+            ("response.reasoning_text.delta" | "response.reasoning.delta", Some(delta)) => {
                 self.think(index, "content", part, delta, out);
             }
-            "response.function_call_arguments.delta" => self.arguments(index, false, delta, out),
-            "response.custom_tool_call_input.delta" => self.arguments(index, true, delta, out),
-            _ => return false,
+            ("response.function_call_arguments.delta", Some(delta)) => self.arguments(index, false, delta, out),
+            ("response.custom_tool_call_input.delta", Some(delta)) => self.arguments(index, true, delta, out),
+            (_, Some(_)) => return false,
+            // What follows closes a place and opens none.
+            ("response.output_text.done", None) => match piece.text {
+                Some(text) => {
+                    self.text_to(index, part, &text, out);
+                    return true;
+                }
+                None => return false,
+            },
+            ("response.function_call_arguments.done", None) => match piece.arguments {
+                Some(arguments) => {
+                    self.arguments_to(index, false, &arguments, out);
+                    return true;
+                }
+                None => return false,
+            },
+            ("response.reasoning_summary_text.done" | "response.reasoning_text.done", None) => return true,
+            (kind, None) => return REPEATED.iter().any(|known| kind.starts_with(known)),
         }
         self.last = index;
         true
@@ -531,6 +486,50 @@ impl Answer {
         out.push(TurnEvent::Call(CallDelta { index: place(index, 0), arguments, ..CallDelta::default() }));
     }
 
+    pub(super) fn error(&mut self, value: &Value, out: &mut Vec<TurnEvent>) {
+        let error = decode_error_value(&self.provider, value);
+        self.fail_with(error, out);
+    }
+
+    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
+        if !std::mem::replace(&mut self.is_done, true) {
+            out.push(TurnEvent::Failed(Box::new(error)));
+        }
+    }
+}
+
+impl Reading for Answer {
+    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
+        let data = data.trim();
+        if self.is_done || data.is_empty() || data == "[DONE]" {
+            return;
+        }
+        let name = name.unwrap_or_default();
+        if let Ok(mut piece) = serde_json::from_str::<Piece<'_>>(data) {
+            if piece.kind.is_empty() {
+                piece.kind = Cow::Borrowed(name);
+            }
+            self.sequence = piece.sequence_number.or(self.sequence);
+            if self.piece(piece, out) {
+                return;
+            }
+        }
+        match serde_json::from_str::<Value>(data) {
+            Ok(Value::Object(map)) => {
+                let kind = word(&map, "type").unwrap_or(name).to_owned();
+                self.sequence = map.get("sequence_number").and_then(Value::as_u64).or(self.sequence);
+                self.whole(&kind, map, out);
+            }
+            Ok(_) => {}
+            // The stream broke off within this event, which the end of the answer will tell.
+            Err(_) if is_last => {}
+            Err(error) => {
+                let failure = not_json(&self.provider, &error, data);
+                self.fail_with(failure, out);
+            }
+        }
+    }
+
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
         if self.is_done {
             return;
@@ -539,19 +538,16 @@ impl Answer {
         self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
     }
 
-    pub(super) fn error(&mut self, value: &Value, out: &mut Vec<TurnEvent>) {
-        let error = decode_error_value(&self.provider, value);
-        self.fail_with(error, out);
-    }
-
-    pub(super) fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
+    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
         self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
     }
 
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
+    fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 }
 

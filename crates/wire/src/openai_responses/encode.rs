@@ -2,14 +2,17 @@
 
 use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
-use super::write::{List, Object};
+use super::write::{self, List, Object};
 use super::{Dialect, OutputSupport, hosted};
 use crate::encoded::{Encoded, Omissions};
 use crate::names::alias;
+use crate::options::{self, Words};
+use placet_core::hosted::HostedTool;
 use placet_core::part::Native;
 use placet_core::turn::StateMode;
 use placet_core::{CallId, ErrorKind, Item, ItemBody, ProviderError, Role, ToolChoice, TurnRequest};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 pub(super) const FOREIGN: &str = "it belongs to another provider";
@@ -123,8 +126,8 @@ impl<'a> Body<'a> {
         let mut object = Object::new(&mut out);
         for (key, value) in self.fields.iter().filter(|(key, _)| *key != "input") {
             match key.as_str() {
-                "tools" if value.is_null() => object.raw(key, &self.tools),
-                _ => object.field(key, value),
+                "tools" if value.is_null() => object.raw("tools", &self.tools),
+                key => write::value(object.any_key(key), value),
             }
         }
         match self.fields.get("input") {
@@ -196,7 +199,8 @@ impl<'a> Encoder<'a> {
         if offers {
             tools::write_tools(request, None, dialect, &mut self.omitted, &mut list);
             for tool in request.hosted.iter().filter(|tool| hosted::additional(tool).is_none()) {
-                hosted::write(tool, dialect, &mut list)?;
+                let tool = self.own_options(tool)?;
+                hosted::write(&tool, dialect, &mut list)?;
             }
         }
         list.end();
@@ -213,6 +217,12 @@ impl<'a> Encoder<'a> {
             Some(false) | None => {}
         }
         self.output(body)
+    }
+
+    /// A tool without options that are in another provider's words.
+    fn own_options<'t>(&mut self, tool: &'t HostedTool) -> Result<Cow<'t, HostedTool>, ProviderError> {
+        let dialect = self.dialect;
+        options::without_foreign(tool, Words::Openai, &mut self.omitted, |field| unsupported(dialect, field))
     }
 
     fn tool_choice(&mut self, body: &mut Body<'_>) -> Result<(), ProviderError> {
@@ -406,7 +416,8 @@ impl<'a> Encoder<'a> {
         let mut inner = List::new(object.key("tools"));
         tools::write_tools(self.request, number, self.dialect, &mut self.omitted, &mut inner);
         for tool in self.request.hosted.iter().filter(|tool| hosted::additional(tool) == number) {
-            hosted::write(tool, self.dialect, &mut inner)?;
+            let tool = self.own_options(tool)?;
+            hosted::write(&tool, self.dialect, &mut inner)?;
         }
         inner.end();
         object.end();

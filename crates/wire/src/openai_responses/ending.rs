@@ -2,6 +2,7 @@
 
 use super::decode::Answer;
 use super::parts;
+use crate::reading::Reading;
 use placet_core::part::Native;
 use placet_core::turn::TurnFinished;
 use placet_core::{ErrorKind, ProviderState, StopReason, TurnEvent, Usage};

@@ -24,8 +24,16 @@ impl<'a> Object<'a> {
         Object { out, is_empty: true }
     }
 
-    /// Writes a key; its value is to be written to what comes back.
-    pub(super) fn key(&mut self, key: &str) -> &mut Vec<u8> {
+    /// Writes a key of the protocol's, in which nothing needs escaping; its value is to be written to what comes back.
+    pub(super) fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
+        self.out.extend_from_slice(if std::mem::replace(&mut self.is_empty, false) { b"\"" } else { b",\"" });
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    /// Writes a key that somebody else chose.
+    pub(super) fn any_key(&mut self, key: &str) -> &mut Vec<u8> {
         if !std::mem::replace(&mut self.is_empty, false) {
             self.out.push(b',');
         }
@@ -34,20 +42,20 @@ impl<'a> Object<'a> {
         self.out
     }
 
-    pub(super) fn field(&mut self, key: &str, content: &(impl Serialize + ?Sized)) {
+    pub(super) fn field(&mut self, key: &'static str, content: &(impl Serialize + ?Sized)) {
         value(self.key(key), content);
     }
 
     /// A field whose value is JSON already.
-    pub(super) fn raw(&mut self, key: &str, json: &[u8]) {
+    pub(super) fn raw(&mut self, key: &'static str, json: &[u8]) {
         self.key(key).extend_from_slice(json);
     }
 
     /// All fields of a map but these.
     pub(super) fn merge(&mut self, map: &Map<String, Value>, but: &[&str]) {
-        for (key, value) in map {
+        for (key, content) in map {
             if !but.contains(&key.as_str()) {
-                self.field(key, value);
+                value(self.any_key(key), content);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 const MAX_EVENT: usize = 8 * 1024 * 1024;
 /// The longest body that is read for usage.
 const MAX_BODY: usize = 32 * 1024 * 1024;
-/// How many of the last pieces of whole events are kept to tell how a stream ended: usage and an end mark may follow the event that ends it.
+/// How many of the last events are kept to tell how a stream ended: usage and an end mark may follow the event that ends it.
 const KEPT: usize = 3;
 
 /// Sees an answer pass.
@@ -148,13 +148,19 @@ impl Watch {
     }
 
     fn keep(&mut self, piece: &Bytes) {
-        if piece.is_empty() {
-            return;
+        let mut events = Vec::with_capacity(KEPT);
+        let mut end = piece.len();
+        while end > 0 && events.len() < KEPT {
+            let start = last_event(&piece[..end]);
+            events.push(piece.slice(start..end));
+            end = start;
         }
-        if self.last.len() == KEPT {
-            self.last.pop_front();
+        for event in events.into_iter().rev() {
+            if self.last.len() == KEPT {
+                self.last.pop_front();
+            }
+            self.last.push_back(event);
         }
-        self.last.push_back(piece.clone());
     }
 
     /// Reads whole events; says whether one of them holds usage alone.
@@ -276,7 +282,7 @@ fn names_usage(bytes: &[u8]) -> bool {
 }
 
 fn ends_event(piece: &[u8]) -> bool {
-    piece.ends_with(b"\n\n") || piece.ends_with(b"\r\n\r\n") || piece.ends_with(b"\r\r")
+    MARKS.iter().any(|mark| piece.ends_with(mark))
 }
 
 /// How many bytes at the beginning are whole events.
@@ -291,12 +297,38 @@ fn split_events(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         if bytes.is_empty() {
             return None;
         }
-        let after = |mark: &[u8]| memmem::find(bytes, mark).map(|at| at + mark.len());
-        let end = [after(b"\n\n"), after(b"\r\n\r\n"), after(b"\r\r")].into_iter().flatten().min();
-        let (event, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+        let (event, rest) = bytes.split_at(event_end(bytes));
         bytes = rest;
         Some(event)
     })
+}
+
+/// The marks that end an event: a line's end and an empty line.
+const MARKS: [&[u8]; 3] = [b"\n\n", b"\r\n\r\n", b"\r\r"];
+
+/// Where the first event ends.
+fn event_end(bytes: &[u8]) -> usize {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &bytes[from..]) {
+        let line_end = &bytes[from + at..];
+        if let Some(mark) = MARKS.iter().find(|mark| line_end.starts_with(mark)) {
+            return from + at + mark.len();
+        }
+        from += at + 1;
+    }
+    bytes.len()
+}
+
+/// Where the last event begins.
+fn last_event(bytes: &[u8]) -> usize {
+    let mut to = bytes.len() - bytes.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    while let Some(at) = memchr::memrchr2(b'\n', b'\r', &bytes[..to]) {
+        if ends_event(&bytes[..=at]) {
+            return at + 1;
+        }
+        to = at;
+    }
+    0
 }
 
 /// The data of an event. Several lines of it are joined.

@@ -206,7 +206,7 @@ fn cases() -> Option<(Vec<Case>, Vec<Vec<Case>>)> {
         if let Some(turns) = value["turns"].as_array() {
             let turns = turns.iter().enumerate();
             sequences.push(turns.map(|(i, turn)| Case::read(turn.clone(), &value, format!("{name}[{i}]"))).collect());
-        } else if value.is_object() && value.get("response").is_some() {
+        } else if value.is_object() && (value.get("response").is_some() || value["api"] == "realtime") {
             singles.push(Case::read(value.clone(), &Value::Null, name));
         }
     }

@@ -1,11 +1,15 @@
 //! One binary for the tests of this crate from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "a test run says what it counted")]
+#![allow(clippy::disallowed_methods, reason = "some tests start a client of a vendor and serve it")]
 
 mod allocations;
+mod bodies;
 mod counting;
+mod fuzzed;
 mod numbered;
 mod pairs;
+mod sdk;
 mod sealed;
 
 #[global_allocator]
