@@ -43,6 +43,18 @@ pub(crate) fn ensure(home: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Whether runs can be kept there, tried out in the nearest folder that exists; nothing is left behind.
+pub(crate) fn can_be_made(home: &Path) -> Result<(), Failure> {
+    let there = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();
+    let nearest = home.ancestors().find(there).filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let trial = nearest.join(format!(".placet-trial-{}", std::process::id()));
+    let tried = std::fs::create_dir(&trial).and_then(|()| std::fs::remove_dir(&trial));
+    tried.map_err(|error| {
+        Failure::new(Code::Failed, format!("runs cannot be kept in {}: {}: {error}", home.display(), nearest.display()))
+            .hint("name another folder with --home DIR")
+    })
+}
+
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {

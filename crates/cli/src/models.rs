@@ -12,6 +12,7 @@ use placet_models::{
     vendor::vendor,
 };
 use placet_net::{Client, ClientOptions, ProxySettings, Url};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,8 +30,15 @@ pub(crate) struct Target {
 
 /// What is asked where the command line names no model: the environment, then a local Ollama, then `offline`.
 pub(crate) async fn choose(house: &House, args: &ModelArgs, needs_rates: bool) -> Result<Target, Failure> {
-    let named = args.model.clone().or_else(|| vars::var(vars::PLACET_MODEL));
+    // An empty name, as of a variable that is not set, is none.
+    let said = |name: &String| !name.trim().is_empty();
+    let named = args.model.clone().filter(said).or_else(|| vars::var(vars::PLACET_MODEL).filter(said));
     let flag = named.as_deref();
+    if let Some(problem) = flag.and_then(|name| ModelRef::parse(name).err()) {
+        return Err(
+            Failure::new(Code::Usage, problem.to_string()).hint("`placet models list` shows the models there are")
+        );
+    }
     let found = Found::new(house, named_provider(flag).as_deref(), args.base_url.as_deref())?;
     let chosen = choose_model(flag, &found.lookup, &found.providers, &found.client, &house.env).await?;
     let provider = found.provider(&chosen.reference)?;
@@ -49,7 +57,7 @@ pub(crate) async fn choose(house: &House, args: &ModelArgs, needs_rates: bool) -
         printable(&note)
     });
     let base_url = base_url(chosen.reference.provider.as_str(), &found.lookup)?;
-    let model = model_name(&chosen.reference);
+    let model = lasting_name(model_name(&chosen.reference), &chosen.reference);
     let rates = if needs_rates { prices(house)?.price(&chosen.reference).map(|(rates, _)| rates) } else { None };
     Ok(Target { model, provider, base_url, note, rates })
 }
@@ -123,18 +131,32 @@ fn own_file(house: &House, variable: &str, name: &str) -> Result<Option<(PathBuf
     let path = named.clone().unwrap_or_else(|| house.home.join(name));
     match std::fs::read_to_string(&path) {
         Ok(text) => Ok(Some((path, text))),
-        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // Whether the home can be used is told by whoever needs it.
+        Err(error) if named.is_none() && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(misread(&path, &error)),
     }
 }
 
 fn misread(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Code::Usage, format!("{}: {error}", path.display()))
+    Failure::new(Code::Usage, format!("{}: {error}", path.display())).hint("correct the file, or move it away")
 }
 
 /// Some providers have but one model and no name for it.
 pub(crate) fn model_name(reference: &ModelRef) -> String {
     if reference.model.is_empty() { reference.provider.as_str().to_owned() } else { reference.model.clone() }
+}
+
+/// A script is a file: its name must mean the same wherever the run is resumed.
+fn lasting_name(model: String, reference: &ModelRef) -> String {
+    if reference.provider.as_str() != "scripted" {
+        return model;
+    }
+    match std::path::absolute(&model).map(PathBuf::into_os_string).map(std::ffi::OsString::into_string) {
+        Ok(Ok(path)) => path,
+        _ => model,
+    }
 }
 
 fn named_provider(flag: Option<&str>) -> Option<String> {

@@ -154,7 +154,9 @@ impl<'a> Render<'a> {
                     Status::Refused | Status::Conflict => ("–", Tone::Warn),
                     Status::Mistaken | Status::Failed | Status::Interrupted => ("✗", Tone::Bad),
                 };
-                let asked = asked.filter(|_| together.is_some()).map(|text| format!(" {text}")).unwrap_or_default();
+                let unknown = outcome.status == Status::Interrupted;
+                let asked =
+                    asked.filter(|_| together.is_some() || unknown).map(|text| format!(" {text}")).unwrap_or_default();
                 let mark = self.output.paint_note(tone, mark);
                 let facts = self.output.paint_note(Tone::Quiet, &describe(outcome, ended.took_ms));
                 let said = match outcome.status {

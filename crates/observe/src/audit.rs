@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::journal::{RECORD_FORMAT, sealed};
 use crate::layout;
-use crate::runs::{self, LastRecord, RunEntry};
+use crate::runs::{self, LastRecord, Lines, RunEntry};
 use placet_core::event::{EventBody, RunEnd};
 use placet_core::record::{Chain, Record};
 use placet_core::{ApprovalId, CallId, RunId};
@@ -63,13 +63,21 @@ impl fmt::Display for AuditProblem {
 /// not an error; a run without a journal has the problem that it has none.
 pub async fn verify(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<Verification> {
     let log = layout::journal(tenant, run);
-    let first = store.log(&log, 0, 1).await?;
+    let first = match store.log(&log, 0, 1).await {
+        // It is told below which record it is.
+        Err(StoreError::Corrupt { .. }) => Vec::new(),
+        first => first?,
+    };
     let started = first.first().and_then(|entry| Some(sealed(run, entry).ok()?.open().ok()?.at));
     // Read before the journal: a run that ends in between is then not taken for one that lost its end.
     let line = runs::line_of(store, tenant, run, started).await?;
     let mut verification = verify_log(store, &log, run.as_str()).await?;
-    if let Some(line) = line {
-        verification.compare(&line.entry);
+    match line {
+        Some(line) => verification.compare(&line.entry),
+        None if verification.records > 0 || verification.problems.iter().any(|problem| problem.number > 0) => {
+            verification.report(0, "the list of runs has no line of it that can be read".to_owned());
+        }
+        None => {}
     }
     Ok(verification)
 }
@@ -84,7 +92,13 @@ pub async fn verify_all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Verifi
     let prefix = layout::journals(tenant);
     let mut beyond: Option<LogName> = None;
     loop {
-        let logs = store.logs(&prefix, beyond.as_ref(), PAGE).await?;
+        let logs = match store.logs(&prefix, beyond.as_ref(), PAGE).await {
+            Err(StoreError::Corrupt { what }) => {
+                found.push(Verification::of_the_store(format!("the journals there are cannot all be told: {what}")));
+                break;
+            }
+            logs => logs?,
+        };
         for (log, _) in &logs {
             let run = match log.key().parts()?.pop() {
                 Some(placet_store::KeyPart::Text(run)) => run,
@@ -105,15 +119,16 @@ pub async fn verify_all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Verifi
 async fn compare_with_list(store: &dyn Store, tenant: &Tenant, found: &mut Vec<Verification>) -> Result<()> {
     let places: HashMap<String, usize> =
         found.iter().enumerate().map(|(place, one)| (one.run.clone(), place)).collect();
-    let mut beyond = None;
-    loop {
-        let lines = runs::lines(store, tenant, beyond.as_ref()).await?;
-        for line in &lines {
+    let journals = found.len();
+    let mut listed = HashSet::new();
+    let mut lines = Lines::new(store, tenant);
+    while let Some(page) = lines.next().await? {
+        for line in &page {
+            listed.extend(line.run.clone());
             let known = line.run.as_ref().and_then(|run| found.get_mut(*places.get(run)?));
             let Some(run) = line.run.as_deref().and_then(|run| RunId::parse(run).ok()) else {
-                let mut unknown = Verification::empty("unknown run");
-                unknown.report(0, format!("the list of runs has a line with the key {}, which names no run", line.key));
-                found.push(unknown);
+                let problem = format!("the list of runs has a line with the key {}, which names no run", line.key);
+                found.push(Verification::of_the_store(problem));
                 continue;
             };
             match known {
@@ -123,17 +138,44 @@ async fn compare_with_list(store: &dyn Store, tenant: &Tenant, found: &mut Vec<V
                 None => found.push(verify(store, tenant, &run).await?),
             }
         }
-        if lines.len() < runs::PAGE {
-            return Ok(());
-        }
-        beyond = lines.into_iter().next_back().map(|line| line.key);
     }
+    if let Some(problem) = lines.problem {
+        found.push(Verification::of_the_store(format!("a line of the list of runs cannot be read: {problem}")));
+    }
+    let mut gone = Vec::new();
+    for (place, verification) in found.iter_mut().enumerate().take(journals) {
+        if !listed.contains(&verification.run)
+            && let Ok(run) = RunId::parse(&verification.run)
+        {
+            *verification = verify(store, tenant, &run).await?;
+            // It was deleted since its journal was read.
+            if verification.records == 0 && verification.problems.iter().all(|problem| problem.number == 0) {
+                gone.push(place);
+            }
+        }
+    }
+    for place in gone.into_iter().rev() {
+        found.remove(place);
+    }
+    Ok(())
 }
 
 async fn verify_log(store: &dyn Store, log: &LogName, run: &str) -> Result<Verification> {
     let mut audit = Audit::new(run);
+    let mut step = PAGE;
     loop {
-        let page = store.log(log, audit.read, PAGE).await?;
+        let page = match store.log(log, audit.read, step).await {
+            // One by one up to the record that the store cannot give.
+            Err(StoreError::Corrupt { .. }) if step > 1 => {
+                step = 1;
+                continue;
+            }
+            Err(StoreError::Corrupt { what }) => {
+                audit.verification.report(audit.read + 1, format!("it cannot be read: {what}"));
+                return Ok(audit.verification);
+            }
+            page => page?,
+        };
         for entry in &page {
             audit.read = entry.number;
             if entry.value.format > RECORD_FORMAT {
@@ -159,7 +201,7 @@ async fn verify_log(store: &dyn Store, log: &LogName, run: &str) -> Result<Verif
                 }
             }
         }
-        if page.len() < PAGE {
+        if page.len() < step {
             return Ok(audit.close());
         }
     }
@@ -168,6 +210,13 @@ async fn verify_log(store: &dyn Store, log: &LogName, run: &str) -> Result<Verif
 impl Verification {
     fn empty(run: &str) -> Self {
         Verification { run: run.to_owned(), records: 0, last: None, ended: false, problems: Vec::new() }
+    }
+
+    /// Of no run that could be named.
+    fn of_the_store(problem: String) -> Self {
+        let mut unknown = Verification::empty("unknown run");
+        unknown.report(0, problem);
+        unknown
     }
 
     /// Whether the run's line in the list can be read and fits what was found.

@@ -27,5 +27,5 @@ pub use follow::{events_between, follow};
 pub use journal::{Journal, KeptRecord, RECORD_FORMAT};
 pub use replay::{Happening, Moment, Replay, replay};
 pub use result::{Ending, Failure, Payload, RunResult};
-pub use runs::{DamagedLine, LastRecord, ListedRun, RunEntry, RunStanding, damaged_lines, list_runs};
+pub use runs::{DamagedLine, LastRecord, ListedRun, RunEntry, RunStanding, damaged_lines, list_runs, unlisted_runs};
 pub use state::{CallApproval, Round, RoundCall, RunState};

@@ -7,8 +7,9 @@ use crate::state::RunState;
 use placet_core::event::RunStarted;
 use placet_core::{Digest, ItemBody, Money, ProviderId, Role, RunId, Timestamp, Usage};
 use placet_store::lease::LeaseState;
-use placet_store::{Cell, Direction, Key, KeyPart, Store, StoreError, Tenant, Value};
+use placet_store::{Cell, Direction, Key, KeyPart, LogName, Store, StoreError, Tenant, Value};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The format of the cells that hold lines.
 pub(crate) const FORMAT: u16 = 1;
@@ -167,9 +168,16 @@ pub async fn list_runs(
     let mut runs = Vec::new();
     while runs.len() < limit {
         let wanted = limit - runs.len();
-        let cells = store.cells(&layout::entries(tenant), beyond.as_ref(), Direction::Backward, wanted).await?;
-        for cell in &cells {
-            let entry = match Line::of(cell).entry {
+        let cells = store.cells(&layout::entries(tenant), beyond.as_ref(), Direction::Backward, wanted).await;
+        let (lines, whole) = match cells {
+            Ok(cells) => (cells.iter().map(Line::of).collect(), cells.len() < wanted),
+            // What cannot be read at all stands in the way of the others: they are gathered around it.
+            Err(StoreError::Corrupt { .. }) => (around(store, tenant, beyond.as_ref()).await?, true),
+            Err(error) => return Err(error.into()),
+        };
+        beyond = lines.last().map(|line| line.key.clone());
+        for line in lines {
+            let entry = match line.entry {
                 Ok(entry) => entry,
                 Err(StoreError::Corrupt { .. }) => continue,
                 Err(error) => return Err(error.into()),
@@ -180,12 +188,23 @@ pub async fn list_runs(
             };
             runs.push(ListedRun { entry, standing });
         }
-        if cells.len() < wanted {
+        if whole {
             break;
         }
-        beyond = cells.into_iter().next_back().map(|cell| cell.key);
     }
+    runs.truncate(limit);
     Ok(runs)
+}
+
+/// The lines before a key, the newest first, without those that cannot be read at all.
+async fn around(store: &dyn Store, tenant: &Tenant, before: Option<&Key>) -> Result<Vec<Line>> {
+    let mut found = Vec::new();
+    let mut lines = Lines::new(store, tenant);
+    while let Some(page) = lines.next().await? {
+        found.extend(page.into_iter().filter(|line| before.is_none_or(|before| line.key < *before)));
+    }
+    found.sort_by(|a, b| b.key.cmp(&a.key));
+    Ok(found)
 }
 
 /// A line of the list that cannot be read.
@@ -200,25 +219,51 @@ pub struct DamagedLine {
     pub problem: String,
 }
 
-/// The lines that cannot be read, the oldest first.
+/// The lines that cannot be read.
 ///
 /// # Errors
 /// [`ObserveError::Store`](crate::ObserveError::Store) where the store fails.
 pub async fn damaged_lines(store: &dyn Store, tenant: &Tenant) -> Result<Vec<DamagedLine>> {
     let mut damaged = Vec::new();
-    let mut beyond = None;
-    loop {
-        let lines = lines(store, tenant, beyond.as_ref()).await?;
-        let whole = lines.len() < PAGE;
-        beyond = lines.last().map(|line| line.key.clone());
-        damaged.extend(lines.into_iter().filter_map(|line| {
+    let mut lines = Lines::new(store, tenant);
+    while let Some(page) = lines.next().await? {
+        damaged.extend(page.into_iter().filter_map(|line| {
             let problem = line.entry.err()?.to_string();
             Some(DamagedLine { run: line.run, key: line.key.to_string(), problem })
         }));
+    }
+    if let Some(problem) = lines.problem {
+        damaged.push(DamagedLine { run: None, key: "unknown".to_owned(), problem });
+    }
+    Ok(damaged)
+}
+
+/// The runs that have a journal and no line in the list, as far as it can be read.
+///
+/// # Errors
+/// [`ObserveError::Store`](crate::ObserveError::Store) where the store fails.
+pub async fn unlisted_runs(store: &dyn Store, tenant: &Tenant) -> Result<Vec<String>> {
+    let mut names = BTreeSet::new();
+    let mut beyond: Option<LogName> = None;
+    loop {
+        let logs = store.logs(&layout::journals(tenant), beyond.as_ref(), PAGE).await?;
+        let whole = logs.len() < PAGE;
+        names.extend(logs.iter().filter_map(|(log, _)| match log.key().parts().ok()?.pop() {
+            Some(KeyPart::Text(run)) => Some(run),
+            _ => None,
+        }));
+        beyond = logs.into_iter().next_back().map(|(log, _)| log);
         if whole {
-            return Ok(damaged);
+            break;
         }
     }
+    let mut lines = Lines::new(store, tenant);
+    while let Some(page) = lines.next().await? {
+        page.iter().filter_map(|line| line.run.as_ref()).for_each(|run| {
+            names.remove(run);
+        });
+    }
+    Ok(names.into_iter().collect())
 }
 
 /// A cell of the list, whether or not it can be read.
@@ -245,13 +290,68 @@ impl Line {
     }
 }
 
-/// How many lines [`lines`] reads at once; fewer are the last.
-pub(crate) const PAGE: usize = 500;
+/// How many lines are read at once.
+const PAGE: usize = 500;
 
-/// The lines after a key, the oldest first.
-pub(crate) async fn lines(store: &dyn Store, tenant: &Tenant, beyond: Option<&Key>) -> Result<Vec<Line>> {
-    let cells = store.cells(&layout::entries(tenant), beyond, Direction::Forward, PAGE).await?;
-    Ok(cells.iter().map(Line::of).collect())
+/// The lines of the list, page by page, the oldest first. Around one that the store cannot give at all, those that follow it
+/// come last, the newest of them first; what stands between two such lines is not found.
+pub(crate) struct Lines<'s> {
+    store: &'s dyn Store,
+    entries: Key,
+    direction: Direction,
+    beyond: Option<Key>,
+    /// How far it has come from the beginning, once it goes backward.
+    reached: Option<Key>,
+    step: usize,
+    over: bool,
+    /// What the store said of the line that it could not give.
+    pub(crate) problem: Option<String>,
+}
+
+impl<'s> Lines<'s> {
+    pub(crate) fn new(store: &'s dyn Store, tenant: &Tenant) -> Self {
+        Lines {
+            store,
+            entries: layout::entries(tenant),
+            direction: Direction::Forward,
+            beyond: None,
+            reached: None,
+            step: PAGE,
+            over: false,
+            problem: None,
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Line>>> {
+        while !self.over {
+            match self.store.cells(&self.entries, self.beyond.as_ref(), self.direction, self.step).await {
+                Ok(mut cells) => {
+                    self.over = cells.len() < self.step;
+                    if let Some(last) = cells.last() {
+                        self.beyond = Some(last.key.clone());
+                    }
+                    if self.direction == Direction::Backward
+                        && let Some(reached) = &self.reached
+                    {
+                        let found = cells.len();
+                        cells.retain(|cell| cell.key > *reached);
+                        self.over |= cells.len() < found;
+                    }
+                    return Ok(Some(cells.iter().map(Line::of).collect()));
+                }
+                Err(StoreError::Corrupt { .. }) if self.step > 1 => self.step = 1,
+                Err(StoreError::Corrupt { what }) if self.direction == Direction::Forward => {
+                    self.problem = Some(what);
+                    self.direction = Direction::Backward;
+                    self.reached = self.beyond.take();
+                    self.step = PAGE;
+                }
+                Err(StoreError::Corrupt { .. }) => self.over = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// The line of one run. Where its start is not known, or the line is not where that says, the whole list is looked through.
@@ -261,22 +361,24 @@ pub(crate) async fn line_of(
     run: &RunId,
     started: Option<Timestamp>,
 ) -> Result<Option<Line>> {
-    if let Some(started) = started
-        && let Some(cell) = store.cell(&layout::entry(tenant, started, run)).await?
-    {
-        return Ok(Some(Line::of(&cell)));
-    }
-    let mut beyond = None;
-    loop {
-        let mut lines = lines(store, tenant, beyond.as_ref()).await?;
-        if let Some(place) = lines.iter().position(|line| line.run.as_deref() == Some(run.as_str())) {
-            return Ok(Some(lines.swap_remove(place)));
+    if let Some(started) = started {
+        let key = layout::entry(tenant, started, run);
+        match store.cell(&key).await {
+            Ok(Some(cell)) => return Ok(Some(Line::of(&cell))),
+            Ok(None) => {}
+            Err(error @ StoreError::Corrupt { .. }) => {
+                return Ok(Some(Line { key, run: Some(run.as_str().to_owned()), entry: Err(error) }));
+            }
+            Err(error) => return Err(error.into()),
         }
-        if lines.len() < PAGE {
-            return Ok(None);
-        }
-        beyond = lines.pop().map(|line| line.key);
     }
+    let mut lines = Lines::new(store, tenant);
+    while let Some(page) = lines.next().await? {
+        if let Some(line) = page.into_iter().find(|line| line.run.as_deref() == Some(run.as_str())) {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
 }
 
 async fn standing(store: &dyn Store, tenant: &Tenant, run: &RunId) -> Result<RunStanding> {

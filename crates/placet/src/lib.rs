@@ -22,7 +22,19 @@
 //! ```
 //!
 //! `offline` is a model that needs no key and no network. It is no language model: it understands a small set of
-//! requests, but it uses tools exactly as a real one does. With a key in hand, say `openai:gpt-5.4` instead.
+//! requests, but it uses tools exactly as a real one does.
+//!
+//! With a key in hand (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY` …), [`from_environment`] gives a runtime that
+//! knows the real ones too:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), placet::RuntimeError> {
+//! let runtime = placet::from_environment()?;
+//! let result = runtime.run("openai:gpt-5.4").input("Say hello.").await?;
+//! println!("{}", result.text);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Where things are
 //!
@@ -57,11 +69,12 @@ pub use placet_runtime::{Ending, RunHandle, RunResult, Runtime, RuntimeError};
 pub use placet_store::MemoryStore;
 pub use placet_tools::{Capability, Grant, ToolContext, ToolError, ToolOutput, ToolSet, capability, tool};
 
+use placet_net::{Client, ClientOptions, ProxySettings};
 use std::sync::Arc;
 
 /// A runtime that keeps its runs in memory and knows the models that need no key and no network: `offline` and `echo`.
 ///
-/// [`Runtime::builder`] sets up others.
+/// [`from_environment`] gives one that knows real models too, and [`Runtime::builder`] sets up others.
 #[must_use]
 pub fn in_memory() -> Runtime {
     let env = Env::system();
@@ -70,4 +83,29 @@ pub fn in_memory() -> Runtime {
         .provider(Arc::new(models::Offline::new()))
         .provider(Arc::new(models::EchoModel::default()))
         .build()
+}
+
+/// A runtime that keeps its runs in memory and knows every provider that has a name here, with keys, addresses and proxies
+/// from the environment: `OPENAI_API_KEY`, `OPENAI_BASE_URL`, `ANTHROPIC_API_KEY`, `HTTPS_PROXY` … A key is looked up when its
+/// provider is first asked, so one that is missing is an error of that run.
+///
+/// # Errors
+/// [`RuntimeError::Wiring`] with every address and proxy of the environment that is none.
+pub fn from_environment() -> Result<Runtime, RuntimeError> {
+    let wiring = |problems| RuntimeError::Wiring { problems: runtime::Problems(problems) };
+    let lookup: models::Lookup = Arc::new(|name: &str| variable(name));
+    let env = Env::system();
+    let proxies = ProxySettings::from_vars(variable).map_err(|error| wiring(vec![error.to_string()]))?;
+    let client = Client::new(ClientOptions::default().proxies(proxies), env.clone());
+    let client = client.map_err(|error| wiring(vec![error.to_string()]))?;
+    let providers = models::Providers::standard(&client, &lookup);
+    let providers = providers.map_err(|problems| wiring(problems.iter().map(ToString::to_string).collect()))?;
+    let store = Arc::new(MemoryStore::new(env.clock().clone()));
+    let known = providers.ids().filter_map(|id| providers.get(id.as_str()));
+    Ok(known.fold(Runtime::builder(env, store), |builder, provider| builder.provider(provider.clone())).build())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place of the library that reads the environment, when asked to")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

@@ -23,6 +23,8 @@ pub struct RunHandle {
     pub(crate) run: RunId,
     pub(crate) cancel: CancellationToken,
     pub(crate) leave: CancellationToken,
+    pub(crate) leave_now: CancellationToken,
+    pub(crate) gone: CancellationToken,
     pub(crate) source: EventSource,
     pub(crate) result: oneshot::Receiver<Result<RunResult>>,
     pub(crate) observers: Vec<Task>,
@@ -57,16 +59,24 @@ impl RunHandle {
     }
 
     /// Stops working on the run without ending it: a model's answer is cut off and forgotten, handlers that run are
-    /// waited for and their results recorded, the lease is given back. [`RunHandle::wait`] then gives
-    /// [`RuntimeError::Left`], and [`Runtime::resume`](crate::Runtime::resume) goes on from there, in any process.
+    /// waited for and their results recorded, the lease is given back. Calls whose handlers have not started stay open, and
+    /// so does a question that nobody has answered yet. [`RunHandle::wait`] then gives [`RuntimeError::Left`], and
+    /// [`Runtime::resume`](crate::Runtime::resume) goes on from there, in any process.
     pub fn leave(&self) {
         self.leave.cancel();
     }
 
-    /// What [`RunHandle::leave`] does, for whoever does not hold the handle.
+    /// As [`RunHandle::leave`], and handlers that run are told to stop, through their tokens. One that only reads is dropped
+    /// and its call stays open; the answer of any other is recorded, within the pipeline's grace.
+    pub fn leave_now(&self) {
+        self.leave.cancel();
+        self.leave_now.cancel();
+    }
+
+    /// What leaves the run, for whoever does not hold the handle.
     #[must_use]
-    pub fn leaving(&self) -> CancellationToken {
-        self.leave.clone()
+    pub fn leaving(&self) -> Leaving {
+        Leaving { leave: self.leave.clone(), now: self.leave_now.clone(), gone: self.gone.clone() }
     }
 
     /// What cancels the run, for whoever does not hold the handle.
@@ -93,6 +103,32 @@ impl RunHandle {
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunHandle").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// Leaves a run without its [`RunHandle`]. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Leaving {
+    leave: CancellationToken,
+    now: CancellationToken,
+    gone: CancellationToken,
+}
+
+impl Leaving {
+    /// What [`RunHandle::leave`] does.
+    pub fn leave(&self) {
+        self.leave.cancel();
+    }
+
+    /// What [`RunHandle::leave_now`] does.
+    pub fn leave_now(&self) {
+        self.leave.cancel();
+        self.now.cancel();
+    }
+
+    /// Completes when nothing works on the run any more, whether it was left or has ended.
+    pub async fn gone(&self) {
+        self.gone.cancelled().await;
     }
 }
 

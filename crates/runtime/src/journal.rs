@@ -3,23 +3,28 @@
 //! | commit | holds |
 //! |---|---|
 //! | the first | the start, or the resumption and the answers to interrupted calls |
-//! | before the handlers of a round start | the turn, and the intents of its calls |
+//! | before the first handler of a round starts | the turn, and the intent of its call |
+//! | before the handler of any other call starts that is not *read* | its intent |
 //! | when a call has ended that is not *read* | its result |
-//! | when a human is asked, and when one answers | the question, the decision |
+//! | when a human is asked, and when one answers | the intent and the question, the decision |
 //! | the last | the last turn and the end |
 //!
-//! Results of *read* calls ride with the next commit, or have one of their own where somebody watches the run.
+//! Results and later intents of *read* calls ride with the next commit, or have one of their own where somebody watches the
+//! run. A call without an intent has not started, whatever became of the process.
 
 use crate::error::{Result, RuntimeError};
 use crate::feed::Feed;
 use crate::recorder;
 use crate::runtime::Shared;
-use placet_core::event::{CallEnded, EventBody};
+use placet_core::event::{CallEnded, CallRequested, EventBody};
 use placet_core::record::{Chain, RecordError};
-use placet_core::{CapabilityId, Effect, Event, Outcome, Record, RunId, Sealed, Timestamp, ToolCall, ToolResult};
+use placet_core::{
+    CallId, CapabilityId, Effect, Event, Outcome, Record, RunId, Sealed, Timestamp, ToolCall, ToolName, ToolResult,
+};
 use placet_observe::{Journal, LastRecord, RECORD_FORMAT, RunEntry, RunState, layout};
 use placet_store::lease::{Lease, LeaseState};
 use placet_store::{Batch, Condition, LogName, StoreError, Value};
+use placet_tools::{Registry, idempotency_key};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -172,6 +177,20 @@ impl JournalWriter {
         self.open().append(&self.run, self.shared.env.now(), event)
     }
 
+    /// Adds the intent of a call of the open round, unless it has one.
+    pub(crate) fn request(&self, id: &CallId, registry: &Registry) -> Result<()> {
+        let mut open = self.open();
+        let Some(round) = open.state.round() else { return Ok(()) };
+        let Some(call) = round.calls.iter().find(|call| call.call.id == *id && !call.requested) else { return Ok(()) };
+        let requested = CallRequested {
+            turn: round.turn.clone(),
+            call: call.call.clone(),
+            capability: registry.capability_of(&call.call.name).cloned(),
+            idempotency_key: idempotency_key(Some(&self.run), id),
+        };
+        open.append(&self.run, self.shared.env.now(), EventBody::CallRequested(Box::new(requested)))
+    }
+
     /// Adds the answer to a call of the open round.
     pub(crate) fn call_ended(&self, result: ToolResult, took_ms: u64) -> Result<()> {
         let mut open = self.open();
@@ -195,18 +214,20 @@ impl JournalWriter {
         self.call_ended(result, 0)
     }
 
-    /// Commits what has to be on disk before the next turn is asked: everything but the answers to *read* calls, which
-    /// can be read again, unless somebody watches.
-    pub(crate) async fn commit_before_turn(&self) -> Result<()> {
+    /// Commits what has to be on disk before the next turn is asked, or the next handler starts that only reads: everything
+    /// but intents and answers of *read* calls, which can be read again, unless somebody watches.
+    pub(crate) async fn commit_unless_it_can_ride(&self) -> Result<()> {
         let rides = !self.feed.has_readers() && {
             let open = self.open();
             let started = open.state.started().cloned();
+            let reads = |name: &ToolName| {
+                let grants = started.iter().flat_map(|started| &started.grants);
+                let tool = grants.flat_map(|grant| &grant.tools).find(|tool| tool.name == *name);
+                tool.is_none_or(|tool| tool.effect == Effect::Read)
+            };
             open.uncommitted.iter().all(|(event, _)| match &event.body {
-                EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => {
-                    let grants = started.iter().flat_map(|started| &started.grants);
-                    let tool = grants.flat_map(|grant| &grant.tools).find(|tool| tool.name == ended.result.tool);
-                    tool.is_none_or(|tool| tool.effect == Effect::Read)
-                }
+                EventBody::CallRequested(requested) => reads(&requested.call.name),
+                EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => reads(&ended.result.tool),
                 _ => false,
             })
         };

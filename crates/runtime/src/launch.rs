@@ -19,6 +19,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// A turn that was asked before its run began.
 pub(crate) type FirstTurn = Box<TurnCompleted>;
@@ -68,7 +69,9 @@ pub(crate) fn go_on(
     let observers =
         std::mem::take(&mut extras.observers).into_iter().map(|observer| observe(&shared, &source, observer)).collect();
 
-    let (cancel, leave) = (extras.cancel.clone(), extras.leave.clone());
+    let (cancel, leave, leave_now) = (extras.cancel.clone(), extras.leave.clone(), extras.leave_now.clone());
+    let gone = CancellationToken::new();
+    let over = gone.clone().drop_guard();
     let (sender, result) = oneshot::channel();
     let registry = plan.registry.clone();
     let mut active = activate(&shared, &journal, started, plan, extras);
@@ -83,8 +86,9 @@ pub(crate) fn go_on(
         shared.hide(&hidden);
         // Nobody has to wait for it.
         let _ = sender.send(result);
+        drop(over);
     });
-    RunHandle { run, cancel, leave, source, result, observers }
+    RunHandle { run, cancel, leave, leave_now, gone, source, result, observers }
 }
 
 /// A panic of the loop or of a provider ends the run as failed; handlers' own panics are contained by the pipeline.
@@ -130,6 +134,7 @@ fn activate(
         redactor: shared.redactor.clone(),
         cancel: extras.cancel,
         leave: extras.leave,
+        leave_now: extras.leave_now,
         deadline,
         round_only: extras.round_only,
         untried: plan.resumed,

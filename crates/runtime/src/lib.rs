@@ -29,7 +29,7 @@ mod turn;
 
 pub use chat::Chat;
 pub use error::{Problems, Result, RuntimeError};
-pub use handle::{EventStream, RunHandle};
+pub use handle::{EventStream, Leaving, RunHandle};
 pub use journal::{CommitPoint, JournalWitness};
 pub use placet_observe::{Ending, Failure, Payload, RunResult};
 pub use request::{ModelChoice, RunBuilder};

@@ -4,7 +4,7 @@ use crate::journal::JournalWriter;
 use crate::run_loop::millis;
 use async_trait::async_trait;
 use placet_core::event::{ApprovalDecided, ApprovalRequested, CallEnded, EventBody};
-use placet_core::{CapabilityId, Status, ToolCall, ToolResult};
+use placet_core::{CapabilityId, Status, ToolCall, ToolName, ToolResult};
 use placet_tools::{RecordFailure, Recorder, Registry};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,19 @@ pub(crate) struct RunRecorder {
 
 #[async_trait]
 impl Recorder for RunRecorder {
-    /// The intents of a round are on disk before the pipeline sees its calls.
-    async fn starting(&self, _call: &ToolCall, _capability: &CapabilityId) -> Result<(), RecordFailure> {
-        Ok(())
+    /// An intent is written when its handler starts and not before, so that what was only waiting for its turn, or for a
+    /// human, is known not to have started.
+    async fn starting(&self, call: &ToolCall, _capability: &CapabilityId) -> Result<(), RecordFailure> {
+        self.journal.request(&call.id, &self.registry)?;
+        if self.changes(&call.name) {
+            return Ok(self.journal.commit().await?);
+        }
+        // The turn is on disk before any handler starts: nobody pays for it twice.
+        Ok(self.journal.commit_unless_it_can_ride().await?)
     }
 
     async fn approval_requested(&self, request: &ApprovalRequested) -> Result<(), RecordFailure> {
+        self.journal.request(&request.call, &self.registry)?;
         self.journal.append(EventBody::ApprovalRequested(request.clone()))?;
         Ok(self.journal.commit().await?)
     }
@@ -34,9 +41,11 @@ impl Recorder for RunRecorder {
     }
 
     async fn ended(&self, result: &ToolResult, took: Duration) -> Result<(), RecordFailure> {
+        // A call that a check has answered never came to its start.
+        self.journal.request(&result.call, &self.registry)?;
         self.journal.call_ended(result.clone(), millis(took))?;
         // What changed something is on disk before anything else happens; what only read can be read again.
-        if self.registry.get(&result.tool).is_some_and(|tool| tool.effect().needs_intent()) {
+        if self.changes(&result.tool) {
             self.journal.commit().await?;
         }
         Ok(())
@@ -44,6 +53,12 @@ impl Recorder for RunRecorder {
 
     fn live(&self, event: EventBody) {
         self.journal.live(event);
+    }
+}
+
+impl RunRecorder {
+    fn changes(&self, tool: &ToolName) -> bool {
+        self.registry.get(tool).is_some_and(|tool| tool.effect().needs_intent())
     }
 }
 

@@ -84,6 +84,7 @@ pub(crate) struct Extras {
     pub(crate) observers: Vec<Observer>,
     pub(crate) cancel: CancellationToken,
     pub(crate) leave: CancellationToken,
+    pub(crate) leave_now: CancellationToken,
     /// Whether the run ends once the calls of its first turn are answered.
     pub(crate) round_only: bool,
 }

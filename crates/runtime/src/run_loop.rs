@@ -8,16 +8,14 @@ use crate::error::{Result, RuntimeError};
 use crate::journal::JournalWriter;
 use crate::steps::{self, Situation, Step, Stop};
 use crate::turn::{self, TurnWatcher};
-use placet_core::event::{
-    CallRequested, EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted,
-};
+use placet_core::event::{EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted};
 use placet_core::{
     Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice,
     ToolDefinition, TurnRequest, Usage,
 };
 use placet_models::{AskContext, AskObserver, SharedProvider};
 use placet_observe::{Failure, RunResult};
-use placet_tools::{CallContext, Pipeline, PipelineError, Private, idempotency_key};
+use placet_tools::{CallContext, Pipeline, PipelineError, Private};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +35,8 @@ pub(crate) struct ActiveRun {
     pub(crate) cancel: CancellationToken,
     /// Cancelled when the run is to be left as it is.
     pub(crate) leave: CancellationToken,
+    /// Cancelled when handlers that run are not to be waited for any more, but told to stop.
+    pub(crate) leave_now: CancellationToken,
     /// When its time is up, on the environment's steady clock.
     pub(crate) deadline: Option<Duration>,
     /// Whether the run ends once the calls of its first turn are answered.
@@ -91,7 +91,7 @@ impl ActiveRun {
 
     /// Asks for one turn. Nothing is run.
     async fn ask(&mut self) -> Result<()> {
-        self.journal.commit_before_turn().await?;
+        self.journal.commit_unless_it_can_ride().await?;
         let (number, request) = self.journal.read(|state| {
             let tool_choice = match &self.started.tool_choice {
                 choice if choice.is_forced() && state.rounds() > 0 => ToolChoice::Auto,
@@ -153,10 +153,10 @@ impl ActiveRun {
             }))),
             Err(error) if untried && is_of_this_place(&error) => {
                 self.journal.commit().await?;
-                Err(RuntimeError::Provider(self.redacted(error)))
+                Err(RuntimeError::Provider(self.redacted(told_whole(error))))
             }
             Err(error) => {
-                self.broken = Broken { text: said(text), usage, failure: Some(self.failure(&error)) };
+                self.broken = Broken { text: said(text), usage, failure: Some(self.failure(error)) };
                 Ok(())
             }
         }
@@ -164,10 +164,7 @@ impl ActiveRun {
 
     /// Runs the calls of the round that are not answered yet, all of them through the pipeline.
     async fn run_round(&mut self) -> Result<()> {
-        let open = self.request_open_calls()?;
-        // The turn and the intents of its calls are on disk before any handler starts.
-        self.journal.commit().await?;
-
+        let open = self.open_calls();
         let stop = self.cancel.child_token();
         let (turn, origins) =
             self.journal.read(|state| (state.round().map(|round| round.turn.clone()), state.origins().clone()));
@@ -175,6 +172,7 @@ impl ActiveRun {
         let mut context = CallContext::new(&self.env)
             .asked_by(self.journal.run().clone(), turn)
             .cancelled_by(stop.clone())
+            .left_by(self.leave.clone())
             .origins(origins)
             .private(self.private.clone());
         if let Some(deadline) = self.deadline {
@@ -184,44 +182,36 @@ impl ActiveRun {
         let results = tokio::select! {
             biased;
             results = &mut round => results,
-            // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for. A run that
-            // is left waits for all of them: an answer "cancelled" would be recorded for good.
+            // Handlers see the token. Those that only read are dropped by the pipeline; the others are waited for. Where the
+            // run is left, the pipeline lets those end that run, and starts no others.
             _ = self.interrupted() => {
                 stop.cancel();
                 round.await
             }
+            () = self.leave_now.cancelled() => {
+                stop.cancel();
+                round.await
+            }
         };
-        results.map(drop).map_err(pipeline_error)
+        match results {
+            // The loop sees it next; the calls stay open for whoever resumes the run.
+            Ok(_) | Err(PipelineError::Left) => Ok(()),
+            Err(error) => Err(pipeline_error(error)),
+        }
     }
 
-    /// Writes the intents of the calls that have none yet. Gives all calls that wait for an answer.
-    fn request_open_calls(&self) -> Result<Vec<ToolCall>> {
-        let (turn, calls) = self.journal.read(|state| {
-            state.round().map_or((None, Vec::new()), |round| {
-                let open = round.calls.iter().filter(|call| call.result.is_none()).cloned().collect();
-                (Some(round.turn.clone()), open)
-            })
-        });
-        let Some(turn) = turn else { return Ok(Vec::new()) };
-        let mut open = Vec::with_capacity(calls.len());
-        for call in calls {
-            if !call.requested {
-                let run = self.journal.run();
-                self.journal.append(EventBody::CallRequested(Box::new(CallRequested {
-                    turn: turn.clone(),
-                    call: call.call.clone(),
-                    capability: self.pipeline.registry().capability_of(&call.call.name).cloned(),
-                    idempotency_key: idempotency_key(Some(run), &call.call.id),
-                })))?;
-            }
-            open.push(call.call);
-        }
-        Ok(open)
+    /// All calls of the round that wait for an answer.
+    fn open_calls(&self) -> Vec<ToolCall> {
+        self.journal.read(|state| {
+            let calls = state.round().map(|round| round.calls.as_slice()).unwrap_or_default();
+            calls.iter().filter(|call| call.result.is_none()).map(|call| call.call.clone()).collect()
+        })
     }
 
     /// Answers every open call of the round without running it.
     fn answer_open_calls(&self, outcome: impl Fn() -> Outcome) -> Result<()> {
-        for call in self.request_open_calls()? {
+        for call in self.open_calls() {
+            self.journal.request(&call.id, self.pipeline.registry())?;
             self.journal.answer(&call, self.pipeline.registry().capability_of(&call.name).cloned(), outcome())?;
         }
         Ok(())
@@ -284,13 +274,9 @@ impl ActiveRun {
         self.started.cost(&usage?, tier)
     }
 
-    fn failure(&self, error: &ProviderError) -> Failure {
-        let redact = |text: &str| self.redactor.redact_text(text).into_owned();
-        Failure {
-            kind: error.kind(),
-            message: redact(&error.to_string()),
-            hints: error.hints().iter().map(|hint| redact(hint)).collect(),
-        }
+    fn failure(&self, error: ProviderError) -> Failure {
+        let error = self.redacted(told_whole(error));
+        Failure { kind: error.kind(), message: error.to_string(), hints: error.hints() }
     }
 
     fn redacted(&self, mut error: ProviderError) -> ProviderError {
@@ -304,6 +290,22 @@ impl ActiveRun {
 /// Whether an error says nothing of the run, but that its provider cannot be asked from where it was resumed.
 fn is_of_this_place(error: &ProviderError) -> bool {
     matches!(error.kind, ErrorKind::Authentication | ErrorKind::NotFound | ErrorKind::Wiring | ErrorKind::Network)
+}
+
+/// With the status and the wait that the server named, which its own words often leave out, and with something to do.
+fn told_whole(mut error: ProviderError) -> ProviderError {
+    if let Some(status) = error.status.filter(|status| !(200..300).contains(status))
+        && !error.message.contains(&status.to_string())
+    {
+        error.message = format!("{} (HTTP status {status})", error.message);
+    }
+    if let Some(wait) = error.retry_after() {
+        let seconds = wait.as_secs().max(1);
+        error.hints.push(format!("the server asks to be left alone for {seconds} s, which is not waited for any more"));
+    } else if error.hints.is_empty() && error.status.is_some() && error.kind.is_transient() {
+        error.hints.push("the server itself is in trouble: try again later, or ask another model".to_owned());
+    }
+    error
 }
 
 fn said(text: String) -> Option<String> {

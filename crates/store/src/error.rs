@@ -158,11 +158,13 @@ impl Diagnose for StoreError {
             StoreError::NotAStore { .. } => "Name another place, or move away what is there.",
             StoreError::Unknown { .. } => "Look whether it was applied before you do it again.",
             StoreError::Unavailable { .. } => "Nothing was written; try again.",
+            StoreError::Corrupt { .. } => {
+                "`placet audit verify` names what is damaged; a copy from before has it whole."
+            }
             StoreError::Condition { .. }
             | StoreError::Ceiling { .. }
             | StoreError::NotACounter { .. }
             | StoreError::Misuse { .. }
-            | StoreError::Corrupt { .. }
             | StoreError::Backend { .. } => return Vec::new(),
         };
         vec![hint.to_owned()]

@@ -53,6 +53,7 @@ pub struct CallContext {
     pub(crate) run: Option<RunId>,
     pub(crate) turn: Option<TurnId>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) leave: CancellationToken,
     pub(crate) deadline: Option<Duration>,
     pub(crate) origins: Arc<Origins>,
     pub(crate) revision: Option<String>,
@@ -70,6 +71,7 @@ impl CallContext {
             run: None,
             turn: None,
             cancel: CancellationToken::new(),
+            leave: CancellationToken::new(),
             deadline: None,
             origins: Arc::default(),
             revision: None,
@@ -98,6 +100,15 @@ impl CallContext {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancel = token;
+        self
+    }
+
+    /// The token that leaves the call as it is: once it is cancelled, a handler that has not started does not start, a
+    /// human who was asked is not waited for, and nothing is recorded of it, so that it can be run later. A handler that
+    /// runs goes on to its end.
+    #[must_use]
+    pub fn left_by(mut self, token: CancellationToken) -> Self {
+        self.leave = token;
         self
     }
 

@@ -17,7 +17,8 @@
 //! | *record* | | the result told to the recorder and kept for repetitions |
 //!
 //! The first stage that does not pass answers. Nothing before *execute* touches the tool's own state. A call that is
-//! cancelled before its handler starts is answered as `cancelled` by the stage that it had reached.
+//! cancelled before its handler starts is answered as `cancelled` by the stage that it had reached; one that is left
+//! ([`CallContext::left_by`]) is not answered at all.
 
 mod approve;
 pub(crate) mod bound;
@@ -93,6 +94,11 @@ async fn run(mut state: State) -> Result<ToolResult, PipelineError> {
 }
 
 async fn conclude(mut state: State, mut outcome: Outcome) -> Result<ToolResult, PipelineError> {
+    if let Some(entry) = &state.entry {
+        for (name, fact) in &entry.tool.settings().facts {
+            outcome.facts.entry(name.clone()).or_insert_with(|| fact.clone());
+        }
+    }
     finish::redact(&state, &mut outcome);
     finish::bound(&state, &mut outcome);
     finish::record(&mut state, outcome).await
@@ -113,9 +119,7 @@ enum Stop {
 
 /// Runs one check. A panic in it is an answer; so is a cancelled run, except for a call that ended before.
 async fn contained(stage: Stage, check: Check, state: &mut State) -> Step {
-    if stage != Stage::Admit && state.cx.cancel.is_cancelled() {
-        return state.stop(Status::Refused, stage, Reason::Cancelled, texts::CANCELLED);
-    }
+    state.may_go_on(stage)?;
     match AssertUnwindSafe(check(state)).catch_unwind().await {
         Ok(step) => step,
         Err(panic) if stage == Stage::Admit => Err(Stop::Broken(PipelineError::Panicked(panic_text(panic.as_ref())))),
@@ -158,6 +162,33 @@ impl State {
     /// Answers in the pipeline's words, or in the capability's own where it has some.
     fn stop(&self, status: Status, stage: Stage, reason: Reason, text: impl Into<String>) -> Step {
         Err(Stop::Answer(Box::new(self.worded(own(status, stage, reason, text)))))
+    }
+
+    /// Whether it may pass on to this stage: not where the run was left, or cancelled.
+    ///
+    /// What a human was asked about, and has approved, is not left any more: its handler starts at once.
+    fn may_go_on(&self, stage: Stage) -> Step {
+        let (left, cancelled) = (self.cx.leave.is_cancelled(), self.cx.cancel.is_cancelled());
+        if left && (cancelled || !self.waited) {
+            return Err(Stop::Broken(PipelineError::Left));
+        }
+        if cancelled && stage != Stage::Admit {
+            return self.stop(Status::Refused, stage, Reason::Cancelled, texts::CANCELLED);
+        }
+        Ok(())
+    }
+
+    /// Completes as soon as it may go no further, with what ends it.
+    async fn held_up(&self, stage: Stage) -> Stop {
+        loop {
+            if let Err(stop) = self.may_go_on(stage) {
+                return stop;
+            }
+            tokio::select! {
+                () = self.cx.cancel.cancelled(), if !self.cx.cancel.is_cancelled() => {}
+                () = self.cx.leave.cancelled(), if !self.cx.leave.is_cancelled() => {}
+            }
+        }
     }
 
     fn worded(&self, mut outcome: Outcome) -> Outcome {
@@ -214,6 +245,9 @@ pub enum PipelineError {
     /// The ledger of calls or the recorder panicked.
     #[error("the ledger of calls or the recorder panicked: {0}")]
     Panicked(String),
+    /// The run was left before the handler started. Nothing is recorded of it, and it may be run later.
+    #[error("the call was left before its handler started; nothing was run")]
+    Left,
     /// The task that ran the call ended without an answer, as when the program shuts down.
     #[error("the task of the call ended without an answer; whether the tool took effect is not known")]
     TaskLost,
@@ -225,6 +259,7 @@ impl Diagnose for PipelineError {
             PipelineError::Calls(_) | PipelineError::Record(_) => ErrorKind::Storage,
             PipelineError::Panicked(_) => ErrorKind::Internal,
             PipelineError::TaskLost => ErrorKind::Interrupted,
+            PipelineError::Left => ErrorKind::Cancelled,
         }
     }
 }
@@ -357,8 +392,8 @@ impl Pipeline {
     /// result is recorded.
     ///
     /// # Errors
-    /// [`PipelineError`] when the ledger of calls or the recorder fails. Everything else, whatever a model or a tool
-    /// does, is an outcome.
+    /// [`PipelineError`] when the ledger of calls or the recorder fails, [`PipelineError::Left`] where the call was left
+    /// before its handler started. Everything else, whatever a model or a tool does, is an outcome.
     pub async fn run(&self, call: &ToolCall, cx: CallContext) -> Result<ToolResult, PipelineError> {
         let started = cx.env.clock().steady();
         pass(State {
@@ -384,7 +419,8 @@ impl Pipeline {
     /// waited for by all after it.
     ///
     /// # Errors
-    /// [`PipelineError`], the first of them, when all calls have ended; what the others did is recorded.
+    /// [`PipelineError`], the first of them, when all calls have ended; what the others did is recorded. A failure comes before
+    /// [`PipelineError::Left`].
     pub async fn run_round(&self, calls: &[ToolCall], cx: &CallContext) -> Result<Vec<ToolResult>, PipelineError> {
         round::run(self, calls, cx).await
     }

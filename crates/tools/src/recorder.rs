@@ -13,7 +13,7 @@ pub type RecordFailure = Box<dyn std::error::Error + Send + Sync>;
 #[async_trait]
 pub trait Recorder: Send + Sync {
     /// A call has passed every check and its handler is about to start. The intent of a call whose effect is not
-    /// *read* has to be on disk when this returns; a recorder that wrote it earlier has nothing to do.
+    /// *read* has to be on disk when this returns.
     async fn starting(&self, call: &ToolCall, capability: &CapabilityId) -> Result<(), RecordFailure> {
         let _ = (call, capability);
         Ok(())

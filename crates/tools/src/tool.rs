@@ -154,6 +154,7 @@ pub(crate) struct Settings {
     pub(crate) concurrency: Option<Concurrency>,
     pub(crate) origin: Origins,
     pub(crate) bounds: Option<Bounds>,
+    pub(crate) facts: Map<String, Value>,
 }
 
 type Rule<T> = Box<dyn Fn(&T) -> Result<(), ToolError> + Send + Sync>;
@@ -265,6 +266,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> ToolBuilder<T> {
     /// Where the tool's content comes from, where an output does not say it itself. Without it, it is the tool's own.
     pub fn origin(mut self, origin: impl Into<Origins>) -> Self {
         self.settings.origin = origin.into();
+        self
+    }
+
+    /// A fact that every outcome of a call carries for the journal, whichever stage answers; a handler's own of that name
+    /// stands above it.
+    pub fn fact(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.settings.facts.insert(name.into(), value.into());
         self
     }
 

@@ -44,10 +44,7 @@ pub enum WorkspaceError {
         path: String,
     },
     /// The path is one of credentials.
-    #[error(
-        "`{path}` is closed: such files hold {why}. The operator can open them by granting files with \
-         `allow_credentials`"
-    )]
+    #[error("`{path}` is closed: such files hold {why}. Only the operator could hand them over; go on without it")]
     Credentials {
         /// What was given.
         path: String,
@@ -214,6 +211,19 @@ impl Diagnose for WorkspaceError {
             error if error.status() == Status::Refused => ErrorKind::Permission,
             _ => ErrorKind::InvalidRequest,
         }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            WorkspaceError::Folder { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => "name a folder that exists",
+                io::ErrorKind::NotADirectory => "name the folder that holds the file",
+                io::ErrorKind::PermissionDenied => "let this user read the folder, or name another one",
+                _ => "name a folder that can be read",
+            },
+            _ => return Vec::new(),
+        };
+        vec![hint.to_owned()]
     }
 }
 

@@ -94,19 +94,25 @@ fn told(output: &Output, findings: &[Finding]) -> Done {
 
 async fn store(house: &House) -> Finding {
     if !house.has_store() {
-        return Finding::new(
-            "store",
-            State::Note,
-            format!("{} is made by the first run", house.store_path().display()),
-        );
+        return match crate::home::can_be_made(&house.home) {
+            Ok(()) => {
+                let text = format!("{} is made by the first run", house.store_path().display());
+                Finding::new("store", State::Note, text)
+            }
+            Err(failure) => Finding::of("store", failure),
+        };
     }
     let opened = async {
         let store = house.open_store().await?;
         let runs = placet_observe::list_runs(&*store, &house.tenant, None, 1).await?;
-        Ok::<_, Failure>((store.describe(), runs.is_empty()))
+        Ok::<_, Failure>((store.describe(), runs.is_empty(), house.damage().await?))
     };
     match opened.await {
-        Ok((place, empty)) => {
+        Ok((place, _, damage)) if !damage.is_empty() => {
+            Finding::new("store", State::Bad, format!("{place} is damaged: {}", damage.join("; ")))
+                .hint("`placet audit verify` names the journals that are hit; a copy from before has them whole")
+        }
+        Ok((place, empty, _)) => {
             Finding::new("store", State::Good, if empty { format!("{place}, no runs yet") } else { place })
         }
         Err(failure) => Finding::of("store", failure),

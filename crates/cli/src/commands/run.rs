@@ -5,7 +5,7 @@ use crate::args::{LimitArgs, ModelArgs, ResumeArgs, RunArgs};
 use crate::failure::{Code, Done, Failure};
 use crate::grants::Launch;
 use crate::house::House;
-use crate::interrupt::Interrupts;
+use crate::interrupt::{Asked, Interrupts};
 use crate::models;
 use crate::output::Output;
 use crate::render::{Render, millis};
@@ -24,6 +24,11 @@ use std::time::Duration;
 
 /// How long a run stays with a process that was killed. Renewed after a third of it.
 const LEASE: Duration = Duration::from_secs(6);
+
+/// How long handlers may take to stop: longer than the pipeline waits for them.
+const STOPPING: Duration = Duration::from_secs(8);
+/// How long a run that was left may take to say so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Longer than anything a person asks; a pipe that never ends must not fill the memory.
 const MAX_QUESTION_BYTES: u64 = 8 << 20;
@@ -142,7 +147,7 @@ fn program(house: &House, store: SharedStore) -> Program {
 /// Shows a run until its end.
 async fn watch(house: &House, runtime: &Program, handle: RunHandle) -> Done {
     let run = handle.id().clone();
-    let stopper = house.env.spawn("interrupts", stop_when_asked(house.output, &handle, runtime.approver.clone()));
+    let stopper = house.env.spawn("interrupts", stop_when_asked(house, &handle, runtime.approver.clone()));
     let mut events = handle.paced_events(Cursor::START);
     let mut render = Render::new(&house.output, house.redactor.clone());
     // What went wrong is told by the result.
@@ -161,24 +166,36 @@ async fn watch(house: &House, runtime: &Program, handle: RunHandle) -> Done {
     }
 }
 
-/// Ctrl-C leaves a run where it is, to be resumed, once the calls that run are done; a second one does not wait for them,
-/// and neither does the first while a question stands: nothing runs then that changes anything.
+/// Ctrl-C leaves a run where it is, to be resumed, once the calls that run are done; a second one tells these to stop, and
+/// so does whatever else asks the program to end. A third one does not even wait for that.
 ///
 /// A task of its own, so that it works while the printing is held up by whoever reads it.
 fn stop_when_asked(
-    output: Output,
+    house: &House,
     handle: &RunHandle,
     approver: Arc<TerminalApprover>,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let (run, leave) = (handle.id().clone(), handle.leaving());
+    let (run, leaving) = (handle.id().clone(), handle.leaving());
+    let (env, output) = (house.env.clone(), house.output);
     let mut interrupts = Interrupts::new();
     async move {
-        interrupts.next().await;
-        leave.cancel();
-        if !approver.is_asking() {
-            output.note("stopping, when the calls that run are done (Ctrl-C again: at once) …");
+        let asked = interrupts.asked().await;
+        leaving.leave();
+        if asked == Asked::ToStop {
+            // A question that stands is given up at once: its call has not started.
+            if !approver.is_asking() {
+                output.note("stopping, when the calls that run are done (Ctrl-C again: ends them) …");
+            }
             interrupts.next().await;
         }
+        leaving.leave_now();
+        tokio::select! {
+            // The run is left, and the program ends by itself, unless its printing is held up.
+            () = leaving.gone() => env.sleep(LAST_WORDS).await,
+            () = env.sleep(STOPPING) => {}
+            () = interrupts.next() => {}
+        }
+        placet_workspace::command::end_all();
         left(output, &run);
         std::process::exit(i32::from(Code::Cancelled as u8));
     }

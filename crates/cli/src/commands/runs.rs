@@ -10,7 +10,7 @@ use futures_util::{StreamExt, pin_mut};
 use placet_core::{Cursor, EventBody, Role, RunId};
 use placet_observe::{
     Difference, Divergence, Ending, Happening, Journal, ListedRun, Replay, damaged_lines, diff, follow, list_runs,
-    replay,
+    replay, unlisted_runs,
 };
 use placet_store::SharedStore;
 use std::path::Path;
@@ -52,6 +52,13 @@ async fn list(house: &House, limit: usize) -> Done {
             "{} of the list cannot be read and {} left out: `placet audit verify` names what is wrong",
             plural(damaged as u64, "line"),
             if damaged == 1 { "is" } else { "are" },
+        ));
+    }
+    let unlisted = unlisted_runs(&*store, &house.tenant).await?.len();
+    if unlisted > 0 {
+        output.note(&format!(
+            "{} in no line of the list: `placet audit verify` names them",
+            if unlisted == 1 { "1 journal is".to_owned() } else { format!("{unlisted} journals are") },
         ));
     }
     Ok(())

@@ -31,6 +31,9 @@ pub(crate) async fn tools(house: &House, args: &ToolsArgs) -> Done {
     let registry = Registry::assemble(grants).map_err(|errors| Failure::new(Code::Usage, errors.to_string()))?;
     if output.json {
         registry.grant_records().iter().for_each(|grant| output.json_line(grant));
+        if let Some(instructions) = registry.instructions() {
+            output.json_line(&serde_json::json!({ "instructions": instructions }));
+        }
         return Ok(());
     }
     if registry.definitions().is_empty() {
@@ -49,6 +52,10 @@ pub(crate) async fn tools(house: &House, args: &ToolsArgs) -> Done {
             output.line(&format!("  {} {}", tool.name, output.paint(Tone::Quiet, &format!("({effect})"))));
             output.line(&format!("    {}", tool.description.replace('\n', "\n    ")));
         }
+    }
+    if let Some(instructions) = registry.instructions() {
+        output.line(&output.paint(Tone::Strong, "instructions"));
+        output.line(&format!("  {}", instructions.replace('\n', "\n  ")));
     }
     Ok(())
 }

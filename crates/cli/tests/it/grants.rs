@@ -72,6 +72,9 @@ fn tools_are_shown_as_each_provider_is_told_of_them() {
     let shown = bench.placet(&["tools", "--files", ".", "--calculator"]).done();
     assert!(shown.out.contains("list") && shown.out.contains("calculate"), "{shown:#?}");
     assert!(!shown.out.contains("write"), "not granted, not shown");
+    let plain = bench.placet(&["tools", "--command"]).done();
+    let shell = bench.placet(&["tools", "--command", "--shell"]).done();
+    assert!(plain.out.contains("there is no shell") && shell.out.contains("give a script to a shell"), "{shell:#?}");
     for form in ["anthropic", "openai-responses", "openai-chat", "gemini", "mcp"] {
         let form = bench.placet(&["tools", "--files", ".", "--form", form]).done();
         let _: serde_json::Value = serde_json::from_str(&form.out).expect("JSON");

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tests start the program and wait for it")]
 
 mod bench;
+mod damage;
 mod grants;
 mod killed;
 mod models;

@@ -144,3 +144,59 @@ fn a_run_costs_what_the_catalog_says_unless_a_price_is_given() {
     let refused = run(&["--max-cost", "1"], Some("off")).ended_with(2);
     assert!(refused.err.contains("--price"), "{refused:#?}");
 }
+
+#[test]
+fn an_empty_name_is_none_and_half_a_name_is_refused() {
+    let bench = Bench::new();
+    for name in ["", "  "] {
+        let ran = bench.placet(&["run", "What is 19 + 23?", "--calculator", "--model", name]).done();
+        assert!(ran.err.contains("model offline: "), "it says what is asked, and why: {ran:#?}");
+    }
+    for name in ["openai:", "llama"] {
+        let refused = bench.placet(&["run", "Hi", "-m", name]).ended_with(2);
+        assert!(refused.err.contains("hint:"), "{refused:#?}");
+    }
+}
+
+#[test]
+fn a_script_is_found_again_from_another_folder() {
+    let bench = Bench::new();
+    bench.file("turns.json", &json!({ "turns": [{ "text": "Slow.", "delay_ms": 3_600_000 }] }).to_string());
+    let mut program = bench.program(&["run", "Hi", "--model", "scripted:turns.json", "--json"]);
+    let mut child = program.spawn().unwrap();
+    // It has begun when it says so.
+    let mut byte = [0; 1];
+    child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.file("turns.json", &json!({ "turns": [{ "text": "Quick." }] }).to_string());
+    let elsewhere = said(bench.program(&["runs", "resume", "last"]).current_dir("/").output().unwrap()).done();
+    assert!(elsewhere.out.ends_with("Quick.\n"), "{elsewhere:#?}");
+}
+
+/// Answers one request with these bytes.
+fn answering(status: &'static str, headers: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request);
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+            let _ = stream.write_all(format!("{head}{headers}Connection: close\r\n\r\n{body}").as_bytes());
+        }
+    });
+    format!("http://{address}/v1")
+}
+
+#[test]
+fn what_a_server_refuses_is_told_with_its_status_and_what_to_do() {
+    let bench = Bench::new();
+    let slow = answering("429 Too Many Requests", "Retry-After: 99999\r\n", r#"{"error":{"message":"slow"}}"#);
+    let told = bench.placet(&["run", "Hi", "-m", "openai:m", "--base-url", &slow]).ended_with(1);
+    assert!(told.err.contains("slow (HTTP status 429)") && told.err.contains("99999 s"), "{told:#?}");
+    let wrong = answering("400 Bad Request", "", r#"{"error":{"message":"oops"}}"#);
+    let told = bench.placet(&["run", "Hi", "-m", "openai:m", "--base-url", &wrong]).ended_with(1);
+    assert!(told.err.contains("oops (HTTP status 400)"), "{told:#?}");
+}

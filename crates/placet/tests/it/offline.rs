@@ -145,3 +145,13 @@ async fn with_nothing_granted_it_asks_for_nothing_and_says_what_it_lacks() {
 fn numbers(text: &str) -> Vec<usize> {
     text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
+
+#[tokio::test]
+async fn a_runtime_from_the_environment_knows_the_real_providers() {
+    let runtime = placet::from_environment().unwrap();
+    let known: Vec<&str> = runtime.providers().map(|provider| provider.id().as_str()).collect();
+    for id in ["offline", "openai", "anthropic", "google"] {
+        assert!(known.contains(&id), "{id} is not among {known:?}");
+    }
+    assert!(!placet::in_memory().providers().any(|provider| provider.id().as_str() == "openai"));
+}

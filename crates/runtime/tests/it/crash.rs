@@ -361,14 +361,9 @@ fn check_end(last: &Look, fails: bool, tally: &mut Tally) {
             other => panic!("{once} is {other}"),
         }
     }
-    // What was denied never runs, and that is known. Between its intent and the question nobody knows that it would ask.
+    // What was denied never runs, and that is known, wherever the process was killed.
     assert_eq!(Look::count(&last.handlers, "destroy"), 0);
-    let asked = last.events.iter().any(|event| match &event.body {
-        EventBody::ApprovalRequested(asked) => asked.tool.as_str() == "destroy",
-        _ => false,
-    });
-    let expected = if asked { Status::Refused } else { Status::Interrupted };
-    assert_eq!(by_tool["destroy"].outcome.status, expected);
+    assert_eq!(by_tool["destroy"].outcome.status, Status::Refused);
 }
 
 async fn kill_everywhere(fails: bool, tally: &mut Tally) {

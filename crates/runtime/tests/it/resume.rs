@@ -2,13 +2,13 @@
 
 use crate::support::{Say, Silent, echo_tool, results, scripted, world};
 use placet_core::env::{ManualClock, ManualHandle};
-use placet_core::event::EventBody;
+use placet_core::event::{ApprovalRequested, EventBody};
 use placet_core::{Cursor, Diagnose, Effect, Env, ErrorKind, Limits, RunId, Status, Timestamp};
 use placet_models::{ModelProvider, ScriptTurn, ScriptedModel};
 use placet_observe::{RunStanding, list_runs};
 use placet_runtime::{Ending, RunHandle, Runtime, RuntimeError};
 use placet_store::{MemoryStore, SharedStore, Tenant};
-use placet_tools::{BoundTool, Grant, capability, tool};
+use placet_tools::{Approver, ApproverFailure, BoundTool, Decision, Grant, PolicyRequest, capability, tool};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -416,4 +416,138 @@ async fn a_run_whose_end_was_cut_off_is_not_resumed() {
     );
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     assert_eq!(world.journal(&run).await.records(), kept, "nothing was written");
+}
+
+/// Asks nobody: says yes, or leaves the question open for good.
+struct Human {
+    answers: bool,
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait::async_trait]
+impl Approver for Human {
+    async fn decide(&self, asked: &ApprovalRequested, _: &PolicyRequest<'_>) -> Result<Decision, ApproverFailure> {
+        self.asked.lock().unwrap().push(asked.tool.to_string());
+        if !self.answers {
+            std::future::pending::<()>().await;
+        }
+        Ok(Decision::approve(asked, "a human"))
+    }
+}
+
+fn counting(name: &'static str, effect: Effect, asks: bool, ran: &Arc<Mutex<Vec<&'static str>>>) -> BoundTool {
+    let ran = ran.clone();
+    tool(name, "Is counted.", move |_: placet_tools::NoArguments, _| {
+        ran.lock().unwrap().push(name);
+        async move { name }
+    })
+    .effect(effect)
+    .ask_first(move |_| asks.then(|| format!("May I {name}?")))
+    .build()
+}
+
+#[tokio::test]
+async fn a_question_that_stands_when_a_run_is_left_costs_neither_its_call_nor_the_next() {
+    let turns =
+        vec![ScriptTurn::call("publish", json!({})).and_call("destroy", json!({})), ScriptTurn::text("all done")];
+    let two = two_processes(turns);
+    let ran = Arc::default();
+    let grant = || {
+        let tools = ["publish", "destroy"].map(|name| counting(name, Effect::Once, true, &ran));
+        tools.into_iter().fold(capability("lab"), |lab, tool| lab.tool(tool))
+    };
+    let human = |answers| Arc::new(Human { answers, asked: Mutex::default() });
+    let handle = two.first.run("scripted:m").input("go").grant(grant()).approver(human(false)).start().await.unwrap();
+    let run = handle.id().clone();
+    let mut events = handle.events(Cursor::START);
+    while !matches!(events.next().await.unwrap().unwrap().body, EventBody::ApprovalRequested(_)) {}
+    handle.leave();
+    let left = handle.wait().await;
+    assert!(matches!(&left, Err(RuntimeError::Left { .. })), "{left:?}");
+
+    let again = human(true);
+    let result = two.second.resume(run.clone()).grant(grant()).approver(again.clone()).await.unwrap();
+    let statuses: Vec<Status> = results(&result).iter().map(|result| result.outcome.status).collect();
+    assert_eq!(statuses, [Status::Completed, Status::Completed]);
+    assert_eq!(*again.asked.lock().unwrap(), ["publish", "destroy"]);
+    assert_eq!(*ran.lock().unwrap(), ["publish", "destroy"]);
+    let verification = placet_observe::verify(&*two.store, &Tenant::new(""), &run).await.unwrap();
+    assert!(verification.is_sound() && verification.ended, "{verification:?}");
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_their_turn_when_a_run_is_left_do_not_start_and_stay_open() {
+    let turns = vec![
+        ScriptTurn::call("work", json!({"word": "sent"})).and_call("look", json!({})).and_call("write", json!({})),
+        ScriptTurn::text("all done"),
+    ];
+    let two = two_processes(turns);
+    let finish = Arc::new(tokio::sync::Notify::new());
+    let end = finish.clone();
+    let work = tool("work", "Works long.", move |say: Say, _| {
+        let end = end.clone();
+        async move {
+            end.notified().await;
+            say.word
+        }
+    })
+    .effect(Effect::Once)
+    .build();
+    let ran: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let grant = || {
+        let (look, write) = (counting("look", Effect::Read, false, &ran), counting("write", Effect::Once, false, &ran));
+        capability("lab").tool(work.clone()).tool(look).tool(write)
+    };
+    let handle = two.first.run("scripted:m").input("go").grant(grant()).start().await.unwrap();
+    let run = handle.id().clone();
+    work_started(&handle).await;
+    handle.leave();
+    finish.notify_one();
+    assert!(matches!(handle.wait().await, Err(RuntimeError::Left { .. })));
+    assert_eq!(*ran.lock().unwrap(), [""; 0], "what had not started is not started");
+
+    let result = two.second.resume(run).grant(grant()).await.unwrap();
+    let answers: Vec<String> = results(&result).iter().map(|result| result.outcome.text()).collect();
+    assert_eq!(answers, ["sent", "look", "write"]);
+    assert_eq!(*ran.lock().unwrap(), ["look", "write"]);
+}
+
+#[tokio::test]
+async fn a_queued_call_of_a_killed_round_is_known_not_to_have_started() {
+    let turns = vec![
+        ScriptTurn::call("work", json!({"word": "done"})).and_call("write", json!({})),
+        ScriptTurn::text("all done"),
+    ];
+    let two = two_processes(turns);
+    let (work, _) = hangs_once("work", Effect::Once);
+    let ran: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let grant = || capability("lab").tool(work.clone()).tool(counting("write", Effect::Once, false, &ran));
+    let handle = two.first.run("scripted:m").input("go").grant(grant()).start().await.unwrap();
+    let run = handle.id().clone();
+    work_started(&handle).await;
+    // The first process hears nothing of the time that passes, as if it were gone.
+    two.time.advance(Duration::from_secs(31));
+    let result = two.second.resume(run).grant(grant()).await.unwrap();
+    let statuses: Vec<Status> = results(&result).iter().map(|result| result.outcome.status).collect();
+    assert_eq!(statuses, [Status::Interrupted, Status::Completed]);
+    assert_eq!(*ran.lock().unwrap(), ["write"]);
+}
+
+#[tokio::test]
+async fn left_at_once_a_handler_is_told_to_stop_and_its_answer_is_kept_but_a_read_stays_open() {
+    for effect in [Effect::Once, Effect::Read] {
+        let two = two_processes(vec![ScriptTurn::call("work", json!({"word": "told"})), ScriptTurn::text("all done")]);
+        let (work, keys) = hangs_once("work", effect);
+        let handle = two.first.run("scripted:m").input("go").tool(work.clone()).start().await.unwrap();
+        let run = handle.id().clone();
+        work_started(&handle).await;
+        let leaving = handle.leaving();
+        leaving.leave_now();
+        leaving.gone().await;
+        assert!(matches!(handle.wait().await, Err(RuntimeError::Left { .. })));
+        let result = two.second.resume(run).tool(work).await.unwrap();
+        assert_eq!(results(&result)[0].outcome.text(), "told");
+        let runs = if effect == Effect::Once { 1 } else { 2 };
+        assert_eq!(keys.lock().unwrap().len(), runs, "{effect:?}");
+    }
 }

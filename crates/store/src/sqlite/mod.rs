@@ -100,6 +100,15 @@ impl SqliteStore {
         Ok(SqliteStore { inner: Arc::new(inner), growth })
     }
 
+    /// Reads the whole file, and says what is damaged in it, in SQLite's words; nothing for a whole one. Whether it holds
+    /// what was written is for [`Store`]'s users to tell.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] where the damage keeps it from being looked for, and those of reading.
+    pub async fn damage(&self) -> Result<Vec<String>> {
+        self.inner.readers.ask("looking for damage", |connection| reader::damage(connection, 5)).await
+    }
+
     async fn job<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T>>) -> Job) -> Result<T> {
         let (answer, answered) = oneshot::channel();
         let ended = || StoreError::Unavailable { cause: "the store's writer has ended".to_owned() };

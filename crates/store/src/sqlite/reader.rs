@@ -161,6 +161,13 @@ pub(super) fn blob(connection: &Connection, tenant: &[u8], hash: &[u8]) -> rusql
     statement.query_row([tenant, hash], |row| row.get(0)).optional()
 }
 
+/// What is wrong with the file, in SQLite's words, `most` lines of it; nothing for a whole one.
+pub(super) fn damage(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare(&format!("PRAGMA quick_check({most})"))?;
+    let lines: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
 fn to_cell(row: &Row<'_>) -> rusqlite::Result<Cell> {
     Ok(Cell { key: Key::stored(row.get(0)?), version: row.get(1)?, value: value(row, 2)? })
 }

@@ -154,6 +154,16 @@ pub(super) fn failed(action: &'static str, error: rusqlite::Error) -> StoreError
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt { what: format!("{action}: {error}") }
         }
+        // The file's own types are not enforced: what has another one was not written by this program.
+        None if matches!(
+            error,
+            rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+        ) =>
+        {
+            StoreError::Corrupt { what: format!("{action}: a value of another type than was written") }
+        }
         _ => StoreError::Backend { action, source: Box::new(error) },
     }
 }

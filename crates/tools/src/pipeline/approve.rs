@@ -47,7 +47,7 @@ async fn judge(state: &State) -> Result<Verdict, Stop> {
         std::task::Poll::Pending => tokio::select! {
             biased;
             judged = judged => judged,
-            () = state.cx.cancel.cancelled() => return cancelled(state),
+            stop = state.held_up(Stage::Approved) => return Err(stop),
             () = state.cx.env.sleep(options.policy_timeout) => {
                 return fails(denied(state, texts::POLICY_FAILED, "the policy did not answer in time"));
             }
@@ -106,6 +106,8 @@ async fn ask(state: &State, question: &str) -> Step {
             Ok(Err(failure)) => unasked(failure.to_string()),
             Err(panic) => unasked(panic_text(panic.as_ref())),
         },
+        // The question stands: whoever goes on with the run asks it again.
+        () = state.cx.leave.cancelled() => return Err(Stop::Broken(PipelineError::Left)),
         () = state.cx.cancel.cancelled() => Answer {
             approved: false,
             by: "cancellation".into(),
@@ -178,10 +180,6 @@ fn denied(state: &State, text: &str, cause: &str) -> Step {
     let mut outcome = own(Status::Refused, Stage::Approved, Reason::Denied, text);
     outcome.cause = Some(cause.to_owned());
     Err(Stop::Answer(Box::new(state.worded(outcome))))
-}
-
-fn cancelled(state: &State) -> Result<Verdict, Stop> {
-    fails(state.stop(Status::Refused, Stage::Approved, Reason::Cancelled, texts::CANCELLED))
 }
 
 /// A step that never passes, as the end of whatever was asked for.

@@ -52,15 +52,21 @@ pub(super) async fn execute(state: &mut State) -> Result<Outcome, PipelineError>
     if let Poll::Ready(caught) = futures_util::poll!(&mut handler) {
         return Ok(outcome(state, caught));
     }
+    // What a read answers that was told to stop is no answer to keep for whoever goes on with the run.
+    let (leave, cancel) = (&state.cx.leave, &state.cx.cancel);
+    let given_up = || effect == Effect::Read && leave.is_cancelled() && cancel.is_cancelled();
     let halt = tokio::select! {
         biased;
-        caught = &mut handler => return Ok(outcome(state, caught)),
+        caught = &mut handler => return if given_up() { Err(PipelineError::Left) } else { Ok(outcome(state, caught)) },
         () = state.cx.cancel.cancelled() => Halt::Cancelled,
         () = state.cx.env.sleep(deadline.saturating_sub(now)) => Halt::TimedOut,
     };
     token.cancel();
     if effect == Effect::Read {
         drop(handler);
+        if given_up() {
+            return Err(PipelineError::Left);
+        }
         return Ok(halted(state, halt, effect, deadline.saturating_sub(now).as_secs_f64()));
     }
     tokio::select! {

@@ -27,7 +27,12 @@ pub(super) async fn run(
         }
         rest = later;
     }
-    ended.into_iter().collect()
+    // That some were left says less than that something failed.
+    let failed = ended.iter().position(|result| matches!(result, Err(error) if !matches!(error, PipelineError::Left)));
+    match failed.map(|place| ended.swap_remove(place)) {
+        Some(Err(error)) => Err(error),
+        _ => ended.into_iter().collect(),
+    }
 }
 
 /// A call to nothing we have is answered at once, so it may.

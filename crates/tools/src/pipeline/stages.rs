@@ -150,9 +150,7 @@ async fn still_current(state: &State, stage: Stage) -> Step {
     let current = tokio::select! {
         biased;
         current = current => current,
-        () = state.cx.cancel.cancelled() => {
-            return state.stop(Status::Refused, stage, Reason::Cancelled, texts::CANCELLED);
-        }
+        stop = state.held_up(stage) => return Err(stop),
         () = state.cx.env.sleep(state.pipeline.options.timeout) => Err(timed_out(state)),
     };
     let current = match current {
@@ -175,9 +173,7 @@ pub(super) async fn possible(state: &mut State) -> Step {
     let checked = tokio::select! {
         biased;
         checked = check => checked,
-        () = state.cx.cancel.cancelled() => {
-            return state.stop(Status::Refused, Stage::Possible, Reason::Cancelled, texts::CANCELLED);
-        }
+        stop = state.held_up(Stage::Possible) => return Err(stop),
         () = state.cx.env.sleep(state.pipeline.options.timeout) => Err(timed_out(state)),
     };
     checked.map_err(|error| Stop::Answer(Box::new(answered(state, Stage::Possible, error))))

@@ -1,6 +1,6 @@
 //! The capability *command*.
 
-use super::{Approval, CommandCall, CommandOptions, GRACE, LONGEST, run};
+use super::{Approval, CommandCall, CommandOptions, GRACE, LONGEST, SANDBOX, home, run};
 use crate::answer::Answer;
 use crate::bind::{bounds, output, tool_error};
 use crate::error::WorkspaceError;
@@ -50,12 +50,13 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Commands that start in this folder.
+    /// Commands that start in this folder. What programs which were killed have left of theirs is ended and removed first.
     ///
     /// # Errors
     /// [`WorkspaceError::Options`] with everything that is wrong with the options.
     pub fn new(files: Arc<Files>, options: CommandOptions) -> Result<Arc<Self>, WorkspaceError> {
         options.check()?;
+        home::sweep();
         Ok(Arc::new(Commands { files, options }))
     }
 
@@ -93,6 +94,7 @@ impl Commands {
             .ask_first(move |args| asks.then(|| question(&args.call())))
             // What it writes may come from any file it can read.
             .origin([Origin::File, Origin::Tool("run_command".into())].into_iter().collect::<Origins>())
+            .fact("sandbox", SANDBOX)
             .timeout(LONGEST + GRACE + Duration::from_secs(60))
             .bounds(bounds());
         let instructions = if self.options.shell { WITH_SHELL } else { INSTRUCTIONS };

@@ -42,16 +42,21 @@ impl ProcessLimits {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{apply, descendants, started_at};
+pub(super) use linux::{apply, descendants, end_marked, marks_below, started_at};
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use super::super::MARK;
     use super::ProcessLimits;
     use rustix::io::Errno;
-    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    use rustix::process::{
+        Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, prlimit,
+    };
 
     /// How many processes are looked at, at most.
     const MOST: usize = 4_096;
+    /// How often one looks for marked processes again while some are found.
+    const ROUNDS: usize = 20;
 
     /// Sets the limits of a process that has just been started, and of those that it has started meanwhile.
     pub(crate) fn apply(limits: &ProcessLimits, pid: Pid) -> Result<(), Errno> {
@@ -92,6 +97,43 @@ mod linux {
         stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
     }
 
+    /// The marks that the processes below this one carry.
+    pub(crate) fn marks_below(pid: Pid) -> Vec<String> {
+        let prefix = format!("{MARK}=");
+        let mut marks = Vec::new();
+        for below in descendants(pid) {
+            let Ok(environment) = std::fs::read(format!("/proc/{}/environ", below.as_raw_nonzero())) else { continue };
+            let mut variables = environment.split(|byte| *byte == 0).filter_map(|one| std::str::from_utf8(one).ok());
+            marks.extend(variables.find_map(|one| one.strip_prefix(&prefix)).map(str::to_owned));
+        }
+        marks.sort_unstable();
+        marks.dedup();
+        marks
+    }
+
+    /// Kills every process that carries the mark in the environment it was started with, wherever in the tree it stands.
+    pub(crate) fn end_marked(mark: &str) {
+        let wanted = format!("{MARK}={mark}");
+        // Those that were killed in one look may have started others since the look began.
+        for _ in 0..ROUNDS {
+            let Ok(processes) = std::fs::read_dir("/proc") else { return };
+            let mut killed = false;
+            for process in processes.flatten() {
+                let pid = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+                let Some(pid) = pid else { continue };
+                // Opened first: its number may be given to somebody else by the time it is known.
+                let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+                let Ok(environment) = std::fs::read(process.path().join("environ")) else { continue };
+                if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+                    killed |= pidfd_send_signal(&handle, Signal::KILL).is_ok();
+                }
+            }
+            if !killed {
+                return;
+            }
+        }
+    }
+
     /// The processes below this one, as far as their parents still live.
     pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
         let mut found = Vec::new();
@@ -113,6 +155,15 @@ mod linux {
         found
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn marks_below(_: rustix::process::Pid) -> Vec<String> {
+    Vec::new()
+}
+
+/// Other systems do not show what environment a process was started with.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn end_marked(_: &str) {}
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn started_at(_: rustix::process::Pid) -> Option<u64> {

@@ -4,25 +4,32 @@
 //!
 //! - No shell: the arguments reach the program as they are. A shell with `-c` is refused unless it was granted.
 //! - An environment of `PATH`, `HOME`, `LANG` and `TERM`, and what was granted by name. Names of secrets are refused where
-//!   they are granted. `HOME` is a new, empty folder of each call, removed after it, unless one was granted.
+//!   they are granted. `HOME` is a new, empty folder of each call, removed after it, unless one was granted. `PLACET_CALL`
+//!   is a random word by which the processes of the call are known.
 //! - A closed standard input. Output and errors are one stream, in the order in which they were written.
 //! - A process group of its own, limits of processor time, file size, processes and no core files, and a time limit.
 //!
 //! # How it ends
 //!
-//! When the program exits, is out of time or is cancelled, its whole group is ended: what it left in the background does
-//! not survive it. Out of time and cancelled, the group and the program's other descendants are asked (`SIGTERM`), and
-//! killed once the program itself is gone, or after [`GRACE`]. An exit code that is not 0 is an answer, not a failure.
+//! When the program exits, is out of time or is cancelled, its whole group is ended, and (Linux) so is every process that
+//! it started and that left the group, known by its `PLACET_CALL`: what it left in the background does not survive it. Out
+//! of time and cancelled, the group and the program's other descendants are asked (`SIGTERM`), and killed once the program
+//! itself is gone, or after [`GRACE`]. An exit code that is not 0 is an answer, not a failure.
+//!
+//! Where our own program is killed, the system kills the command with it (Linux). What the command had started by then, and
+//! its home, are ended and removed by whoever next puts commands together ([`Commands::new`]).
 //!
 //! # What this is not
 //!
 //! This is level L1: a seatbelt. A command may read whatever the user may read and use the network; the deny list knows
-//! common accidents, not attacks. A process that makes itself a session of its own and outlives its parent escapes the
-//! group; the limits on it stay. Limits are set from outside right after the start (Linux), so that a program which starts
+//! common accidents, not attacks. A process that makes itself a session of its own, in an environment from which it took
+//! `PLACET_CALL`, and outlives its parent escapes; the limits on it stay. Limits are set from outside right after the start (Linux), so that a program which starts
 //! others within that instant gives them none; those that are still its children then get them too.
 
 mod capability;
 mod deny;
+mod group;
+mod home;
 mod limits;
 mod output;
 mod run;
@@ -38,6 +45,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use capability::Commands;
+pub use group::end_all;
 pub use limits::ProcessLimits;
 pub use run::{CommandCall, run};
 
@@ -47,6 +55,8 @@ pub const GRACE: Duration = Duration::from_secs(2);
 pub const LONGEST: Duration = Duration::from_secs(3_600);
 /// The level of sandboxing, as it is recorded with every call.
 pub const SANDBOX: &str = "L1";
+/// The variable by which the processes of a call are known, wherever they go.
+pub(crate) const MARK: &str = "PLACET_CALL";
 
 /// Whether somebody is asked before a command runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,7 +206,9 @@ impl CommandOptions {
     pub fn check(&self) -> Result<(), WorkspaceError> {
         let mut problems = Vec::new();
         for (name, value) in &self.variables {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            if name == MARK {
+                problems.push(format!("the variable {name} is set for each call"));
+            } else if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 problems.push(format!("{name:?} is no name of a variable"));
             } else if is_secret_variable(name, value) {
                 problems

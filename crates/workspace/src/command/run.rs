@@ -1,6 +1,7 @@
 //! Running one command to its end.
 
-use super::limits::{apply, descendants, started_at};
+use super::group::{Started, start};
+use super::home::Home;
 use super::output::HeadTail;
 use super::{CommandOptions, GRACE, LONGEST, SANDBOX, deny};
 use crate::answer::Answer;
@@ -8,17 +9,13 @@ use crate::error::WorkspaceError;
 use crate::files::{Files, inside};
 use placet_core::Env;
 use placet_core::redact::StreamRedactor;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};
+use rustix::process::Signal;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// How long the output of something that escaped the group is waited for.
@@ -127,10 +124,8 @@ pub async fn run(
     let home = Home::make(env, options)?;
     let failed = |source: io::Error| WorkspaceError::io("the command", source);
     let started = env.clock().steady();
-    let (mut group, output) = start(options, call, &dir, home.path()).map_err(|error| unstarted(call, error))?;
-    drop(dir);
-    apply(&options.limits, group.pid).map_err(|errno| failed(errno.into()))?;
-    let mut exited = group.exited(env);
+    let begun = start(env, options, &call.argv, dir, &home).await;
+    let Started { mut group, output, mut exited } = begun.map_err(|error| unstarted(call, error))?;
     let mut output = pipe::Receiver::from_owned_fd(output).map_err(failed)?;
     let mut kept = Kept::new(options);
     let limit = call.timeout_seconds.map_or(options.timeout, Duration::from_secs);
@@ -267,130 +262,6 @@ fn unstarted(call: &CommandCall, error: io::Error) -> WorkspaceError {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that starts processes")]
-fn start(options: &CommandOptions, call: &CommandCall, dir: &OwnedFd, home: &Path) -> io::Result<(Group, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    let Some((program, arguments)) = call.argv.split_first() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(by_descriptor(dir)?)
-        .env_clear()
-        .env("PATH", &options.path)
-        .env("HOME", home)
-        .env("LANG", "C.UTF-8")
-        .env("TERM", "dumb")
-        .envs(options.variables.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0);
-    let child = command.spawn()?;
-    // With `command` the last of our own ends of the pipe goes, else its end would never be seen.
-    drop(command);
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
-        return Err(io::Error::other("the system gave a process number that is none"));
-    };
-    Ok((Group { pid, child: Some(child), outsiders: Vec::new() }, reader.into()))
-}
-
-/// The directory by its descriptor: it is the one that was checked, whatever its name leads to by now.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd;
-    Ok(PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())))
-}
-
-/// The directory by the path that its descriptor has now.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn by_descriptor(dir: &OwnedFd) -> io::Result<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    let path = rustix::fs::getpath(dir)?;
-    Ok(PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())))
-}
-
-/// A started command and its process group. Dropped, it kills the group.
-struct Group {
-    pid: Pid,
-    child: Option<Child>,
-    /// Descendants that were met outside of the group, with the instants of their starts, so that a number which was given
-    /// to somebody else meanwhile is told apart.
-    outsiders: Vec<(Pid, u64)>,
-}
-
-impl Group {
-    /// Told when the program has ended; it stays a zombie until it is reaped.
-    fn exited(&self, env: &Env) -> oneshot::Receiver<()> {
-        let (tell, exited) = oneshot::channel();
-        let pid = self.pid;
-        env.tasks().spawn_blocking(
-            "command",
-            Box::new(move || {
-                let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-                while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
-                let _ = tell.send(());
-            }),
-        );
-        exited
-    }
-
-    /// Sends a signal to the group, and to descendants that left it, as far as their parents live.
-    fn signal(&mut self, signal: Signal) {
-        self.meet(self.pid);
-        let _ = kill_process_group(self.pid, signal);
-        self.signal_outsiders(signal);
-    }
-
-    /// Notes descendants that left the group.
-    fn meet(&mut self, below: Pid) {
-        for other in descendants(below) {
-            let known = self.outsiders.iter().any(|(pid, _)| *pid == other);
-            if !known
-                && getpgid(Some(other)).is_ok_and(|group| group != self.pid)
-                && let Some(start) = started_at(other)
-            {
-                self.outsiders.push((other, start));
-            }
-        }
-    }
-
-    fn signal_outsiders(&self, signal: Signal) {
-        for (pid, start) in &self.outsiders {
-            if started_at(*pid) == Some(*start) {
-                let _ = kill_process(*pid, signal);
-            }
-        }
-    }
-
-    /// Kills what is left of the group, and of the descendants outside of it that were met.
-    fn end(&mut self) {
-        let _ = kill_process_group(self.pid, Signal::KILL);
-        // They may have started others meanwhile.
-        for (pid, _) in self.outsiders.clone() {
-            self.meet(pid);
-        }
-        self.signal_outsiders(Signal::KILL);
-    }
-
-    fn reap(&mut self) -> io::Result<ExitStatus> {
-        match self.child.take() {
-            Some(mut child) => child.wait(),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            self.signal(Signal::KILL);
-            self.end();
-            // A killed process ends at once; waiting for it leaves no zombie.
-            let _ = child.wait();
-        }
-    }
-}
-
 /// What is kept of the output.
 struct Kept {
     redactor: StreamRedactor,
@@ -426,36 +297,5 @@ impl Kept {
         let total = self.output.total();
         let (text, shown) = self.output.finish();
         (text, total, shown)
-    }
-}
-
-/// The home of one command.
-struct Home {
-    path: PathBuf,
-    own: bool,
-}
-
-impl Home {
-    fn make(env: &Env, options: &CommandOptions) -> Result<Self, WorkspaceError> {
-        if let Some(path) = &options.home {
-            return Ok(Home { path: path.clone(), own: false });
-        }
-        let path = std::env::temp_dir().join(format!("placet-home-{:016x}", env.random().next_u64()));
-        // Fails where somebody has put something there.
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|source| WorkspaceError::io("the command's home", source))?;
-        Ok(Home { path, own: true })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if self.own {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
     }
 }

@@ -21,18 +21,18 @@ use tokio_util::sync::CancellationToken;
 /// What a file is known by between looking and replacing.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
-    inode: u64,
-    size: i64,
-    changed: (i64, i64),
+    inode: u128,
+    size: i128,
+    changed: (i128, i128),
 }
 
 impl Version {
     fn of(stat: &Stat) -> Self {
-        #[allow(clippy::unnecessary_cast, reason = "these fields have other widths on other systems")]
+        // These fields have other types on other systems.
         Version {
-            inode: stat.st_ino as u64,
-            size: stat.st_size as i64,
-            changed: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            inode: u128::from(stat.st_ino),
+            size: i128::from(stat.st_size),
+            changed: (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
         }
     }
 }

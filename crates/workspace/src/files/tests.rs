@@ -375,15 +375,15 @@ fn credentials_are_closed_by_every_way() {
         for path in
             [".env", "./.env", ".ssh/config", "harmless.txt", "docs/config", ".ssh/none", "x/.env", "server.pem"]
         {
-            refused(files.read(path, None, None, &go()), Status::Refused, "allow_credentials");
+            refused(files.read(path, None, None, &go()), Status::Refused, "Only the operator could hand them over");
         }
         for path in [".env", ".ssh/new", "docs/new", "deploy.key", "a/b/.env"] {
-            refused(files.write(path, "x", &go()), Status::Refused, "allow_credentials");
-            refused(files.edit(path, "x", "y", &go()), Status::Refused, "allow_credentials");
-            refused(files.delete(path, &go()), Status::Refused, "allow_credentials");
+            refused(files.write(path, "x", &go()), Status::Refused, "Only the operator could hand them over");
+            refused(files.edit(path, "x", "y", &go()), Status::Refused, "Only the operator could hand them over");
+            refused(files.delete(path, &go()), Status::Refused, "Only the operator could hand them over");
         }
-        refused(files.list(Some(".ssh"), None, &go()), Status::Refused, "allow_credentials");
-        refused(files.find("*", Some("docs"), &go()), Status::Refused, "allow_credentials");
+        refused(files.list(Some(".ssh"), None, &go()), Status::Refused, "Only the operator could hand them over");
+        refused(files.find("*", Some("docs"), &go()), Status::Refused, "Only the operator could hand them over");
         assert!(!place.root.join("a").exists(), "no directory was made on the way to a refusal");
     }
     for files in place.both(FilesOptions::new().allow_credentials()) {

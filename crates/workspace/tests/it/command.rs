@@ -147,7 +147,7 @@ async fn it_starts_where_it_was_told_with_a_clean_environment() {
     let mut names: Vec<&str> =
         text.lines().skip(1).filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     names.sort_unstable();
-    assert_eq!(names, ["EDITOR", "HOME", "LANG", "PATH", "TERM"], "{text}");
+    assert_eq!(names, ["EDITOR", "HOME", "LANG", "PATH", "PLACET_CALL", "TERM"], "{text}");
     let home = text.lines().find_map(|line| line.strip_prefix("HOME=")).expect("a home").to_owned();
     assert!(!std::path::Path::new(&home).exists(), "the home is gone with the command");
     let used = place.text(&script("ls -A \"$HOME\" | wc -l; touch \"$HOME/x\" && stat -c %a \"$HOME\"")).await;
@@ -272,15 +272,93 @@ async fn limits_hold_for_what_it_starts() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_escapes_is_not_waited_for() {
+async fn a_daemon_that_hides_is_not_waited_for() {
     let place = place(CommandOptions::new().shell());
     let text = place
         .text(&script(
-            "setsid sh -c 'echo $$ > pid; exec sleep 4714.001' & until test -s pid; do :; done; echo started",
+            "setsid env -i /bin/sh -c 'echo $$ > pid; exec sleep 4714.001' & until test -s pid; do :; done; echo started",
         ))
         .await;
     assert!(text.starts_with("exit code 0\nstarted\n(a process that left the command's group"), "{text}");
     let pid = fs::read_to_string(place.folder.path().join("pid")).expect("told");
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("ended by the test");
+}
+
+#[tokio::test]
+async fn a_child_in_a_session_of_its_own_ends_with_a_command_that_ends() {
+    let place = place(CommandOptions::new().shell());
+    // It holds neither the output nor the group, and its parent is gone before the command ends.
+    let text =
+        "(setsid sh -c 'echo > up; sleep 4715.001; sleep 4715.002' >/dev/null 2>&1 &); until test -s up; do :; done";
+    assert_eq!(place.text(&script(text)).await, "exit code 0\n(no output)");
+    none_runs_with("4715.001").await;
+    none_runs_with("4715.002").await;
+}
+
+/// Not a test by itself: what [`a_program_that_is_killed_takes_its_commands_along`] starts, and kills.
+#[tokio::test]
+async fn the_program_that_is_killed() {
+    let Ok(folder) = std::env::var("PLACET_TEST_KILL_FOLDER") else { return };
+    let files = Files::open(&Env::system(), &folder, FilesOptions::new()).expect("opens");
+    let options = CommandOptions::new().shell().approval(Approval::Unsandboxed);
+    let commands = Commands::new(Arc::new(files), options).expect("good options");
+    let text = "setsid sleep 4716.001 & echo $HOME > home; exec sleep 4716.002";
+    let _ = commands.run(&Env::system(), &script(text), &CancellationToken::new()).await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_killed_takes_its_commands_along() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let mut program = std::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "command::the_program_that_is_killed"])
+        .env("PLACET_TEST_KILL_FOLDER", folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    let home = told_in(&folder.path().join("home")).await;
+    while !(runs_with("4716.001") && runs_with("4716.002")) {
+        tokio::task::yield_now().await;
+    }
+    program.kill().expect("killed");
+    program.wait().expect("ended");
+    none_runs_with("4716.002").await;
+    // What it had started, and its home, go when commands are next put together.
+    assert!(std::path::Path::new(home.trim()).exists());
+    let _ = place(CommandOptions::new());
+    none_runs_with("4716.001").await;
+    assert!(!std::path::Path::new(home.trim()).exists());
+}
+
+#[tokio::test]
+async fn whatever_answers_a_command_says_its_sandbox() {
+    use placet_core::{Arguments, CallId, ToolCall};
+    use placet_tools::{CallContext, Grant, Options, Pipeline, Registry};
+    let place = place(CommandOptions::new().deny(["rm"]));
+    let asking = {
+        let files = Files::open(&Env::system(), place.folder.path(), FilesOptions::new()).expect("opens");
+        Commands::new(Arc::new(files), CommandOptions::new()).expect("good options")
+    };
+    let outcome = async |commands: &Arc<Commands>, arguments: serde_json::Value| {
+        let registry = Registry::assemble(vec![Grant::from(commands.capability())]).expect("one tool");
+        let call = ToolCall {
+            id: CallId::parse("call_1").expect("an id"),
+            provider_id: None,
+            name: "run_command".into(),
+            arguments: Arguments::from_text(arguments.to_string()),
+            native: None,
+        };
+        let pipeline = Pipeline::new(registry, Options::default());
+        pipeline.run(&call, CallContext::new(&Env::system())).await.expect("an answer").outcome
+    };
+    for (commands, arguments, stage) in [
+        (&place.commands, serde_json::json!({"argv": ["true"]}), "execute"),
+        (&place.commands, serde_json::json!({"argv": ["no-such-program-here"]}), "execute"),
+        (&place.commands, serde_json::json!({"argv": ["rm", "x"]}), "arguments"),
+        (&place.commands, serde_json::json!({"argv": "true"}), "arguments"),
+        (&asking, serde_json::json!({"argv": ["true"]}), "approved"),
+    ] {
+        let outcome = outcome(commands, arguments).await;
+        assert_eq!((outcome.stage.as_str(), outcome.facts.get("sandbox")), (stage, Some(&"L1".into())), "{outcome:?}");
+    }
 }
