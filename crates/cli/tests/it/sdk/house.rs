@@ -58,9 +58,8 @@ impl House {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
         assert!(self.child.wait().unwrap().success());
         let home = self.folder.path().join("home");
-        let database = std::fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path());
-        let database: PathBuf =
-            database.filter(|path| path.extension().is_some_and(|extension| extension == "db")).next().unwrap();
+        let mut files = std::fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path());
+        let database: PathBuf = files.find(|path| path.extension().is_some_and(|extension| extension == "db")).unwrap();
         let options = SqliteOptions::new(Env::system().clock().clone());
         let store: SharedStore = Arc::new(SqliteStore::open(database, options).unwrap());
         read_ledger(&store, &Tenant::new("local"), 0, 10_000).await.unwrap().1
