@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod pull;
 pub(crate) mod run;
+mod spec;
 pub(crate) mod write;
 
 use crate::agent_board::AgentBoard;
@@ -18,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use agents::AgentProgress;
-pub use run::BoardSpec;
+pub use spec::BoardSpec;
 
 /// The control component of one board. A handle: cheap to clone, made anywhere at any time, and nothing happens by making or
 /// dropping one. What it says holds in every process at once, because it is decided where it is stored.

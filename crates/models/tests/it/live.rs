@@ -81,7 +81,12 @@ impl Talk {
     async fn turn(&self, request: &TurnRequest) -> Turn {
         let stream = self.adapter.ask(Arc::new(request.clone()), self.context.clone()).await.expect("an answer");
         let mut fold = Accumulator::new();
-        stream.for_each(|event| futures_util::future::ready(fold.push(&event))).await;
+        stream
+            .for_each(|event| {
+                fold.push(&event);
+                futures_util::future::ready(())
+            })
+            .await;
         fold.finish(self.adapter.id(), &self.context.env).expect("a whole answer")
     }
 
