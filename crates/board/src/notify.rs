@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Tells an agent that something changed: a range of the board and the regions in it. It carries no values; the agent reads
 /// the board.
@@ -35,17 +36,26 @@ pub struct DeliveryFailure {
     pub cause: String,
     /// Whether sending again is of no use until somebody changes something: the other side refused it.
     pub is_refusal: bool,
+    /// How long the other side asked to be left alone.
+    pub retry_after: Option<Duration>,
 }
 
 impl DeliveryFailure {
     /// It did not arrive, and may another time.
     pub fn new(cause: impl Into<String>) -> Self {
-        DeliveryFailure { cause: cause.into(), is_refusal: false }
+        DeliveryFailure { cause: cause.into(), is_refusal: false, retry_after: None }
     }
 
     /// The other side refused it.
     pub fn refused(cause: impl Into<String>) -> Self {
-        DeliveryFailure { cause: cause.into(), is_refusal: true }
+        DeliveryFailure { cause: cause.into(), is_refusal: true, retry_after: None }
+    }
+
+    /// The same, and the other side asked to be left alone for that long.
+    #[must_use]
+    pub fn after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
     }
 }
 

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use placet_core::Secret;
-use placet_net::{Client, NetError, Request, Timeouts, Url};
+use placet_net::{Client, NetError, Request, Timeouts, Url, retry_after};
 use serde::Serialize;
 use serde_json::json;
 use sha2::Sha256;
@@ -62,7 +62,7 @@ impl Outgoing {
         self
     }
 
-    async fn post(&self, url: &str, body: Bytes) -> Result<(u16, Bytes), NetError> {
+    async fn post(&self, url: &str, body: Bytes) -> Result<Answer, NetError> {
         let mut request = Request::post_json(Url::parse(url)?, body.clone()).timeouts(self.timeouts);
         if let Some(secret) = &self.secret {
             let seconds = self.client.env().now().as_millis().div_euclid(1000);
@@ -70,7 +70,8 @@ impl Outgoing {
         }
         let response = self.client.send(request, &CancellationToken::new()).await?;
         let status = response.status.as_u16();
-        Ok((status, response.bytes(ANSWER_BYTES).await?))
+        let retry_after = retry_after(&response.headers, None, self.client.env().now());
+        Ok(Answer { status, retry_after, body: response.bytes(ANSWER_BYTES).await? })
     }
 
     /// Sends a question as JSON, and gives the answer.
@@ -84,12 +85,20 @@ impl Outgoing {
     async fn ask(&self, url: &str, question: &impl Serialize) -> Result<serde_json::Value> {
         let rule = |problem: String| BoardError::Rule { problem };
         let question = serde_json::to_vec(question).map_err(|error| rule(error.to_string()))?;
-        let (status, body) = self.post(url, question.into()).await.map_err(|error| rule(error.to_string()))?;
+        let answer = self.post(url, question.into()).await.map_err(|error| rule(error.to_string()))?;
+        let Answer { status, body, .. } = answer;
         if !(200..300).contains(&status) {
             return Err(rule(format!("it answered with status {status}")));
         }
         serde_json::from_slice(&body).map_err(|error| rule(format!("its answer is not JSON: {error}")))
     }
+}
+
+/// What was answered.
+struct Answer {
+    status: u16,
+    retry_after: Option<Duration>,
+    body: Bytes,
 }
 
 /// The value of [`SIGNATURE_HEADER`] for a body that is sent at that second.
@@ -114,11 +123,13 @@ impl Transport for Outgoing {
     async fn reach(&self, address: &str, notification: &Notification) -> Result<(), DeliveryFailure> {
         let body = serde_json::to_vec(notification).map_err(|error| DeliveryFailure::refused(error.to_string()))?;
         match self.post(address, body.into()).await {
-            Ok((200..=299, _)) => Ok(()),
-            Ok((status @ (408 | 425 | 429 | 500..=599), _)) => {
-                Err(DeliveryFailure::new(format!("the agent answered with status {status}")))
+            Ok(Answer { status: 200..=299, .. }) => Ok(()),
+            Ok(Answer { status: status @ (408 | 425 | 429 | 500..=599), retry_after, .. }) => {
+                Err(DeliveryFailure::new(format!("the agent answered with status {status}")).after(retry_after))
             }
-            Ok((status, _)) => Err(DeliveryFailure::refused(format!("the agent answered with status {status}"))),
+            Ok(Answer { status, .. }) => {
+                Err(DeliveryFailure::refused(format!("the agent answered with status {status}")))
+            }
             Err(error @ (NetError::InvalidUrl { .. } | NetError::AddressRefused { .. })) => {
                 Err(DeliveryFailure::refused(error.to_string()))
             }

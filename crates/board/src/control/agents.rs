@@ -243,12 +243,19 @@ impl Control {
             {
                 batch.require(Condition::version(cell.key.clone(), cell.version)).delete_cell(cell.key);
             }
+            let pulls = snapshot.agent(agent).is_some_and(|declared| declared.pulls);
+            if pulls {
+                // What it answers it was given.
+                let sent = handle.store().cell(&layout.sent(agent)).await?;
+                let before = sent.map_or(Ok(0), |cell| stored::sent_through(&cell.value))?;
+                batch.put(layout.sent(agent), stored::sent(before.max(notification_id)));
+            }
             let decision = Decision::NotificationAcknowledged { agent: agent.to_owned(), through: notification_id };
             handle.decide(&mut batch, decision.value()?);
             match handle.store().commit(batch).await {
                 Ok(committed) => {
                     handle.decided(&committed);
-                    if snapshot.agent(agent).is_some_and(|declared| declared.pulls) {
+                    if pulls {
                         // Nobody else settles what it was owed.
                         handle.collect(ROWS).await?;
                     }

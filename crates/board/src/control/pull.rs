@@ -1,6 +1,7 @@
 //! Agents that ask for their notifications by themselves, and what a process does when somebody tells it that time has passed.
 
 use super::Control;
+use super::agents::ROWS;
 use crate::dispatch::{Aside, Due, Scope};
 use crate::error::{BoardError, Result};
 use crate::notify::Notification;
@@ -70,6 +71,8 @@ impl Control {
     /// What the store says. What was not sent stays owed.
     pub async fn relay(&self) -> Result<Vec<String>> {
         self.0.fresh().await?;
+        // What was answered already is not owed.
+        self.0.collect(ROWS).await?;
         Ok(self.0.round(Scope::RELAY).await?.told.into_iter().collect())
     }
 

@@ -170,6 +170,8 @@ impl Handle {
                     None => FIRST_WAIT,
                     Some(failed) => (failed.wait * 2).min(LONGEST_WAIT),
                 };
+                // Who asks to be left alone is, within reason.
+                let wait = wait.max(failure.retry_after.unwrap_or_default()).min(LONGEST_WAIT);
                 book.failed.insert(agent.to_owned(), Failed { wait, until: now.saturating_add(wait) });
                 Some(wait)
             }

@@ -151,7 +151,8 @@ impl Handle {
         Ok(true)
     }
 
-    /// Who is owed a word that nobody has sent, and of which number; 0 for that of a registration.
+    /// Who is owed a word that nobody has sent, and of which number; 0 for that of a registration. What an agent answered without
+    /// having been sent it is among it until somebody looks after it.
     pub(crate) async fn unsent(&self) -> Result<Vec<(String, u64)>> {
         let progress = self.progress().await?;
         let number = |merged: Merged| if merged.regions.is_empty() { 0 } else { merged.through };
@@ -159,7 +160,7 @@ impl Handle {
         let mut found: Vec<_> = merged.map(|(agent, (merged, _))| (agent, number(merged))).collect();
         for row in self.rows(0, u64::MAX, usize::MAX).await? {
             for agent in row.owed.hearers {
-                if progress.get(&agent).map_or(0, Progress::served) < row.number {
+                if progress.get(&agent).map_or(0, |progress| progress.sent) < row.number {
                     found.push((agent, row.number));
                 }
             }
