@@ -4,12 +4,13 @@
 //! decide where it goes, as ranges of its bytes, so that they can be [spliced](splice); [`Watch`] reads usage and the end of
 //! an answer from its bytes as they pass.
 
+mod marks;
 mod outline;
 mod state;
 mod usage;
 mod watch;
 
-pub use outline::{Edit, Outline, splice};
+pub use outline::{Edit, Outline, splice, splice_apart};
 pub use state::{holds_native, holds_sealed, response_id};
 pub use watch::{Passage, Watch};
 

@@ -1,6 +1,7 @@
 //! The few fields of a request that decide where it goes, found in its bytes.
 
 use super::Speech;
+use super::marks::{BLOCK, Marks};
 use crate::RequestError;
 use crate::text::BorrowedText;
 use bytes::{Bytes, BytesMut};
@@ -52,6 +53,58 @@ pub fn splice(body: &Bytes, edits: &[Edit<'_>]) -> Bytes {
     }
     spliced.extend_from_slice(body.get(at..).unwrap_or_default());
     spliced.freeze()
+}
+
+/// As [`splice`], as pieces one after the other, so that what does not change of a long body need not be copied.
+#[must_use]
+pub fn splice_apart(body: &Bytes, edits: &[Edit<'_>]) -> Vec<Bytes> {
+    let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
+    let mut at = 0;
+    for (range, new) in edits {
+        pieces.push(body.get(at..range.start).map_or_else(Bytes::new, |before| body.slice_ref(before)));
+        pieces.push(Bytes::copy_from_slice(new));
+        at = range.end;
+    }
+    pieces.push(body.get(at..).map_or_else(Bytes::new, |rest| body.slice_ref(rest)));
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
+/// The values of the fields at the top of an object that have one of these names; of one that stands there twice, the last.
+/// Nothing where it is no object.
+pub(super) fn fields<'j, const N: usize>(json: &'j [u8], names: [&[&str]; N]) -> Option<[Option<&'j [u8]>; N]> {
+    let mut walk = Walk { body: json, at: 0 };
+    let mut found = [None; N];
+    walk.space();
+    if !walk.take(b'{') {
+        return None;
+    }
+    walk.space();
+    if walk.take(b'}') {
+        return Some(found);
+    }
+    loop {
+        let key = walk.string().ok()?;
+        let key = json.get(key.start + 1..key.end - 1)?;
+        walk.space();
+        if !walk.take(b':') {
+            return None;
+        }
+        walk.space();
+        let start = walk.at;
+        walk.value().ok()?;
+        if let Some(place) = names.iter().position(|names| names.iter().any(|name| name.as_bytes() == key)) {
+            found[place] = json.get(start..walk.at);
+        }
+        walk.space();
+        if walk.take(b'}') {
+            return Some(found);
+        }
+        if !walk.take(b',') {
+            return None;
+        }
+        walk.space();
+    }
 }
 
 impl Outline {
@@ -302,8 +355,47 @@ impl Walk<'_> {
         }
     }
 
+    /// Steps over an object or a list: in blocks while there are whole ones, then byte by byte.
     fn container(&mut self) -> Result<(), RequestError> {
         let mut depth = 0_usize;
+        let (mut is_inside, mut is_escaped) = (false, false);
+        while let Some(block) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
+            let mut marks = Marks::of(block);
+            is_escaped = marks.unescape(is_escaped);
+            let texts = marks.texts(is_inside);
+            is_inside = texts >> (BLOCK - 1) == 1;
+            let (opens, closes) = (marks.opens & !texts, marks.closes & !texts);
+            let (opened, closed) = (count(opens), count(closes));
+            // Where the brackets may end it, or lie too deep, each is looked at in its order.
+            if closed >= depth || depth + opened > MAX_DEPTH {
+                let mut brackets = opens | closes;
+                while brackets != 0 {
+                    let at = brackets.trailing_zeros();
+                    brackets &= brackets - 1;
+                    if opens >> at & 1 == 1 {
+                        depth += 1;
+                        if depth > MAX_DEPTH {
+                            self.at += at as usize;
+                            return Err(self.wrong(TOO_DEEP));
+                        }
+                    } else {
+                        // The first bracket opened it, and it is still open.
+                        depth = depth.saturating_sub(1);
+                        if depth == 0 {
+                            self.at += at as usize + 1;
+                            return Ok(());
+                        }
+                    }
+                }
+            } else {
+                depth = depth + opened - closed;
+            }
+            self.at += BLOCK;
+        }
+        if is_inside {
+            self.at += usize::from(is_escaped);
+            self.rest_of_string()?;
+        }
         while let Some(byte) = self.body.get(self.at) {
             self.at += 1;
             match byte {
@@ -311,11 +403,11 @@ impl Walk<'_> {
                 b'{' | b'[' => {
                     depth += 1;
                     if depth > MAX_DEPTH {
-                        return Err(self.wrong("values lie too deep in each other"));
+                        return Err(self.wrong(TOO_DEEP));
                     }
                 }
                 b'}' | b']' => {
-                    depth -= 1;
+                    depth = depth.saturating_sub(1);
                     if depth == 0 {
                         return Ok(());
                     }
@@ -325,6 +417,12 @@ impl Walk<'_> {
         }
         Err(self.wrong("it ends too early"))
     }
+}
+
+const TOO_DEEP: &str = "values lie too deep in each other";
+
+fn count(bits: u64) -> usize {
+    bits.count_ones() as usize
 }
 
 #[cfg(test)]
@@ -407,6 +505,36 @@ mod tests {
             assert_eq!(outline.first_message(body.as_bytes()), Some(first.as_bytes()));
         }
         assert_eq!(Outline::read(b"{\"input\":[]}").unwrap().first_message(b"{\"input\":[]}"), None);
+    }
+
+    #[test]
+    fn long_values_end_where_they_end() {
+        // Texts full of what would end a value, at every distance to the ends of blocks.
+        for before in 0..130 {
+            for text in [r#"}]\\"#, r#"\"}"#, r#"{["#, "", "\\\\\\\\"] {
+                let body = format!(
+                    r#"{{"messages":[{{"a":"{}{text}","b":[[{{}}],"{text}"]}}],"model":"m","tools":[{{"x":"{}"}}]}}"#,
+                    "x".repeat(before),
+                    text.repeat(before)
+                );
+                let value: Value = serde_json::from_str(&body).unwrap();
+                let outline = Outline::read(body.as_bytes()).unwrap();
+                let messages: Value = serde_json::from_slice(&body.as_bytes()[outline.conversation.unwrap()]).unwrap();
+                assert_eq!(messages, value["messages"], "{body}");
+                assert_eq!(&body[outline.model.unwrap()], "\"m\"");
+                let tools: Value = serde_json::from_slice(&body.as_bytes()[outline.tools.unwrap()]).unwrap();
+                assert_eq!(tools, value["tools"], "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_spliced_apart_is_the_same_in_pieces() {
+        let body = Bytes::from_static(b"{\"model\":\"a\",\"n\":1}");
+        let edits: [Edit<'_>; 2] = [(1..1, Cow::Borrowed(b"\"s\":2,")), (9..12, Cow::Borrowed(b"\"bb\""))];
+        assert_eq!(splice_apart(&body, &edits).concat(), splice(&body, &edits));
+        assert_eq!(splice_apart(&body, &[]), [body.clone()]);
+        assert_eq!(splice_apart(&body, &[(0..body.len(), Cow::Borrowed(b"x"))]), [Bytes::from_static(b"x")]);
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
