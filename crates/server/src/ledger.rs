@@ -327,7 +327,7 @@ mod tests {
             provider: "p".into(),
             provider_model: "\\m".into(),
             usage: Some(Usage { input: 3, output: 5, ..Usage::default() }),
-            cost: Some(Usage { input: 3, ..Usage::default() }.cost(&placet_core::Price::default())),
+            cost: Some(placet_core::Money::ZERO),
             fallbacks: 2,
             trace: "0af7".into(),
             tools: vec!["look \"up\"".into(), "sum".into()],

@@ -4,7 +4,6 @@
 //! decide where it goes, as ranges of its bytes, so that they can be [spliced](splice); [`Watch`] reads usage and the end of
 //! an answer from its bytes as they pass.
 
-mod marks;
 mod outline;
 mod state;
 mod usage;

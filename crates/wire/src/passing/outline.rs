@@ -1,7 +1,6 @@
 //! The few fields of a request that decide where it goes, found in its bytes.
 
 use super::Speech;
-use super::marks::{BLOCK, Marks};
 use crate::RequestError;
 use crate::text::BorrowedText;
 use bytes::{Bytes, BytesMut};
@@ -315,16 +314,22 @@ impl Walk<'_> {
     }
 
     fn rest_of_string(&mut self) -> Result<(), RequestError> {
-        // Most texts are names of a few bytes, for which a search with wide registers does not pay.
-        let near = self.body.len().min(self.at + 16);
-        while self.at < near {
-            match self.body[self.at] {
-                b'"' => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                b'\\' => break,
-                _ => self.at += 1,
+        // Most texts are short, and eight bytes at a time are quicker for them than a search with wide registers.
+        let mut near = 8;
+        while near > 0
+            && let Some(word) = self.body.get(self.at..).and_then(<[u8]>::first_chunk)
+        {
+            let found = first_of(u64::from_le_bytes(*word));
+            if found == 8 {
+                self.at += 8;
+                near -= 1;
+            } else if word[found] == b'"' {
+                self.at += found + 1;
+                return Ok(());
+            } else {
+                // An escape: the byte after it is part of the text, whatever it is.
+                self.at += found + 2;
+                near = 8;
             }
         }
         loop {
@@ -333,7 +338,6 @@ impl Walk<'_> {
                     self.at += found + 1;
                     return Ok(());
                 }
-                // An escape: the byte after it is part of the text, whatever it is.
                 Some(found) => self.at += found + 2,
                 None => return Err(self.wrong("a text without its end")),
             }
@@ -355,47 +359,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Steps over an object or a list: in blocks while there are whole ones, then byte by byte.
     fn container(&mut self) -> Result<(), RequestError> {
         let mut depth = 0_usize;
-        let (mut is_inside, mut is_escaped) = (false, false);
-        while let Some(block) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
-            let mut marks = Marks::of(block);
-            is_escaped = marks.unescape(is_escaped);
-            let texts = marks.texts(is_inside);
-            is_inside = texts >> (BLOCK - 1) == 1;
-            let (opens, closes) = (marks.opens & !texts, marks.closes & !texts);
-            let (opened, closed) = (count(opens), count(closes));
-            // Where the brackets may end it, or lie too deep, each is looked at in its order.
-            if closed >= depth || depth + opened > MAX_DEPTH {
-                let mut brackets = opens | closes;
-                while brackets != 0 {
-                    let at = brackets.trailing_zeros();
-                    brackets &= brackets - 1;
-                    if opens >> at & 1 == 1 {
-                        depth += 1;
-                        if depth > MAX_DEPTH {
-                            self.at += at as usize;
-                            return Err(self.wrong(TOO_DEEP));
-                        }
-                    } else {
-                        // The first bracket opened it, and it is still open.
-                        depth = depth.saturating_sub(1);
-                        if depth == 0 {
-                            self.at += at as usize + 1;
-                            return Ok(());
-                        }
-                    }
-                }
-            } else {
-                depth = depth + opened - closed;
-            }
-            self.at += BLOCK;
-        }
-        if is_inside {
-            self.at += usize::from(is_escaped);
-            self.rest_of_string()?;
-        }
         while let Some(byte) = self.body.get(self.at) {
             self.at += 1;
             match byte {
@@ -403,7 +368,7 @@ impl Walk<'_> {
                 b'{' | b'[' => {
                     depth += 1;
                     if depth > MAX_DEPTH {
-                        return Err(self.wrong(TOO_DEEP));
+                        return Err(self.wrong("values lie too deep in each other"));
                     }
                 }
                 b'}' | b']' => {
@@ -419,10 +384,13 @@ impl Walk<'_> {
     }
 }
 
-const TOO_DEEP: &str = "values lie too deep in each other";
-
-fn count(bits: u64) -> usize {
-    bits.count_ones() as usize
+/// The place of the first quote or backslash among eight bytes, the lowest first; 8 where there is none.
+fn first_of(word: u64) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // Marks the top bit of every byte that is zero, and perhaps of others above the first of them.
+    let zero = |word: u64| word.wrapping_sub(EACH) & !word & (EACH << 7);
+    let marked = zero(word ^ (EACH * 0x22)) | zero(word ^ (EACH * 0x5c));
+    (marked.trailing_zeros() / 8) as usize
 }
 
 #[cfg(test)]
