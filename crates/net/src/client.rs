@@ -4,14 +4,13 @@ use crate::connect::{Connector, authority, net_error_in};
 use crate::direct::{Driven, Idle, Keeping, Pool as DirectPool, Unsent};
 use crate::guard::{AddressPolicy, Resolver, SystemResolver};
 use crate::headers::mark_sensitive_headers;
+use crate::request::Pieces;
 use crate::response::{Body, Watch};
 use crate::retry::{Attempt, RetryPolicy, Retryable, Retrying, Try, Verdict, classify};
 use crate::tls::{Trust, read_certificates};
 use crate::{Cause, NetError, ProxySettings, Request, Response, TimeoutKind, Timeouts};
-use bytes::Bytes;
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, HOST, PROXY_AUTHORIZATION, USER_AGENT};
-use http_body_util::Full;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::Error as PoolError;
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
@@ -133,7 +132,7 @@ pub struct Client {
 }
 
 struct Inner {
-    pool: Pool<Connector, Full<Bytes>>,
+    pool: Pool<Connector, Pieces>,
     connector: Connector,
     /// Connections of plain HTTP that nobody uses at present.
     idle: Arc<Idle>,
@@ -195,7 +194,17 @@ impl Client {
     pub async fn send(&self, request: Request, cancel: &CancellationToken) -> crate::Result<Response> {
         let timeouts = request.timeouts.unwrap_or(self.inner.options.timeouts);
         let deadline = self.deadline(&timeouts);
-        self.send_until(request, &timeouts, deadline, cancel).await
+        self.send_until(request, &timeouts, deadline, Some(cancel)).await
+    }
+
+    /// As [`Client::send`], for whoever cancels by dropping: the future, or the body of the answer.
+    ///
+    /// # Errors
+    /// As [`Client::send`], but for the cancelling.
+    pub async fn send_until_dropped(&self, request: Request) -> crate::Result<Response> {
+        let timeouts = request.timeouts.unwrap_or(self.inner.options.timeouts);
+        let deadline = self.deadline(&timeouts);
+        self.send_until(request, &timeouts, deadline, None).await
     }
 
     /// When a request that starts now must be done, as a steady instant, and the length of that timeout.
@@ -208,9 +217,9 @@ impl Client {
         request: Request,
         timeouts: &Timeouts,
         deadline: Option<(Duration, Duration)>,
-        cancel: &CancellationToken,
+        cancel: Option<&CancellationToken>,
     ) -> crate::Result<Response> {
-        if cancel.is_cancelled() {
+        if cancel.is_some_and(CancellationToken::is_cancelled) {
             return Err(NetError::Cancelled);
         }
         let inner = &*self.inner;
@@ -219,7 +228,7 @@ impl Client {
         if inner.connector.is_plain(&uri) {
             let answer = self.send_plainly(request, &uri, timeouts, deadline, cancel).await?;
             let (parts, driven) = answer.into_parts();
-            let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.clone());
+            let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.cloned());
             let body = Body::driven(driven, &parts.headers, uri.into_parts().authority, watch);
             return Ok(Response { status: parts.status, headers: parts.headers, version: parts.version, body });
         }
@@ -231,10 +240,10 @@ impl Client {
             (which, after) = self.too_late(captured, timeouts.first_byte, deadline) => {
                 return Err(NetError::Timeout { which, after, authority: authority(&uri) });
             }
-            () = cancel.cancelled() => return Err(NetError::Cancelled),
+            () = cancelled(cancel) => return Err(NetError::Cancelled),
         };
         let (parts, incoming) = answer.into_parts();
-        let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.clone());
+        let watch = Watch::new(inner.env.clock().clone(), timeouts.idle, deadline, cancel.cloned());
         let body = Body::new(incoming, &parts.headers, uri.into_parts().authority, watch);
         Ok(Response { status: parts.status, headers: parts.headers, version: parts.version, body })
     }
@@ -242,11 +251,11 @@ impl Client {
     /// Sends by plain HTTP/1.1, over a connection that the reader of the answer drives.
     async fn send_plainly(
         &self,
-        mut request: http::Request<Full<Bytes>>,
+        mut request: http::Request<Pieces>,
         uri: &http::Uri,
         timeouts: &Timeouts,
         deadline: Option<(Duration, Duration)>,
-        cancel: &CancellationToken,
+        cancel: Option<&CancellationToken>,
     ) -> crate::Result<http::Response<Driven>> {
         let inner = &*self.inner;
         let Some(host) = uri.authority().cloned() else {
@@ -275,7 +284,7 @@ impl Client {
                         (which, after) = self.too_late_for(TimeoutKind::Connect, timeouts.connect, deadline) => {
                             return Err(NetError::Timeout { which, after, authority: host.to_string() });
                         }
-                        () = cancel.cancelled() => return Err(NetError::Cancelled),
+                        () = cancelled(cancel) => return Err(NetError::Cancelled),
                     };
                     (made, false)
                 }
@@ -286,7 +295,7 @@ impl Client {
                 (which, after) = self.too_late_for(TimeoutKind::FirstByte, timeouts.first_byte, deadline) => {
                     return Err(NetError::Timeout { which, after, authority: host.to_string() });
                 }
-                () = cancel.cancelled() => return Err(NetError::Cancelled),
+                () = cancelled(cancel) => return Err(NetError::Cancelled),
             };
             match answer {
                 Ok(answer) => return Ok(answer),
@@ -340,7 +349,7 @@ impl Client {
         let attempt = |attempt: Try| {
             let (request, timeouts) = (request.clone(), &timeouts);
             async move {
-                let answer = self.send_until(request, timeouts, deadline, cancel).await;
+                let answer = self.send_until(request, timeouts, deadline, Some(cancel)).await;
                 let mut response = answer.map_err(NoAnswer::Error)?;
                 let now = self.inner.env.now();
                 let verdict = |response: &Response, hint| classify(response.status, &response.headers, hint, now);
@@ -368,9 +377,9 @@ impl Client {
         &self.inner.env
     }
 
-    fn prepare(&self, request: Request) -> http::Request<Full<Bytes>> {
+    fn prepare(&self, request: Request) -> http::Request<Pieces> {
         let user = request.url.basic_authorization();
-        let mut prepared = http::Request::new(Full::new(request.body));
+        let mut prepared = http::Request::new(Pieces::new(request.body, request.rest));
         *prepared.method_mut() = request.method;
         *prepared.uri_mut() = request.url.uri().clone();
         let headers = prepared.headers_mut();
@@ -423,6 +432,14 @@ impl Client {
             }
             None => std::future::pending().await,
         }
+    }
+}
+
+/// Completes when a token is cancelled; never without one.
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

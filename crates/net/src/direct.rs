@@ -5,25 +5,35 @@
 //! pieces that have arrived together are handed out together.
 
 use crate::connect::{Connector, Leg};
+use crate::request::Pieces;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Connection, SendRequest};
-use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::runtime;
 
 /// A connection with the two ends that hyper gives of it.
 pub(crate) struct Live {
     /// None once it has ended.
-    connection: Option<Connection<Leg, Full<Bytes>>>,
-    sender: SendRequest<Full<Bytes>>,
+    connection: Option<Connection<Leg, Pieces>>,
+    sender: SendRequest<Pieces>,
+    /// The runtime whose reactor tells of its bytes.
+    home: Home,
+}
+
+/// A runtime. Whoever drives a connection from another one is woken from there, thread to thread, for each piece; so every
+/// runtime has idle connections of its own.
+type Home = Option<runtime::Id>;
+
+fn home() -> Home {
+    runtime::Handle::try_current().ok().map(|handle| handle.id())
 }
 
 impl Live {
@@ -40,10 +50,24 @@ impl Live {
 /// An idle connection, and since which steady instant it is idle.
 type Waiting = (Box<Live>, Duration);
 
-/// Idle connections, by host and port.
+/// Idle connections, by runtime, and by host and port. There are few of them, and comparing is cheaper than hashing then.
 #[derive(Default)]
 pub(crate) struct Idle {
-    hosts: Mutex<HashMap<Authority, Vec<Waiting>>>,
+    places: Mutex<Vec<Place>>,
+}
+
+/// Those of one host in one runtime.
+struct Place {
+    home: Home,
+    authority: Authority,
+    /// The longest idle stand first.
+    waiting: Vec<Waiting>,
+}
+
+impl Place {
+    fn is_of(&self, home: Home, authority: &Authority) -> bool {
+        self.home == home && self.authority.as_str() == authority.as_str()
+    }
 }
 
 /// How many connections are kept, and for how long.
@@ -56,13 +80,15 @@ pub(crate) struct Keeping {
 impl Idle {
     /// A connection that is not known to be closed. `now` is a steady instant.
     async fn take(&self, authority: &Authority, now: Duration, keeping: Keeping) -> Option<Box<Live>> {
+        let home = home();
         loop {
             let mut live = {
-                let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-                let (live, since) = hosts.get_mut(authority)?.pop()?;
+                let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+                let place = places.iter_mut().find(|place| place.is_of(home, authority))?;
+                let (live, since) = place.waiting.pop()?;
                 if now.saturating_sub(since) >= keeping.span {
                     // The others have been idle for longer.
-                    hosts.remove(authority);
+                    place.waiting.clear();
                     return None;
                 }
                 live
@@ -76,9 +102,13 @@ impl Idle {
     }
 
     fn put(&self, authority: Authority, live: Box<Live>, now: Duration, keeping: Keeping) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = hosts.entry(authority).or_default();
-        // The longest idle stand first.
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = places.iter().position(|place| place.is_of(live.home, &authority));
+        let at = found.unwrap_or_else(|| {
+            places.push(Place { home: live.home, authority, waiting: Vec::new() });
+            places.len() - 1
+        });
+        let idle = &mut places[at].waiting;
         if idle.first().is_some_and(|(_, since)| now.saturating_sub(*since) >= keeping.span) {
             idle.retain(|(_, since)| now.saturating_sub(*since) < keeping.span);
         }
@@ -89,10 +119,10 @@ impl Idle {
 
     /// Connections that have been idle for too long are closed, also those of hosts that nobody asks any more.
     pub(crate) fn sweep(&self, now: Duration, span: Duration) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.retain(|_, idle| {
-            idle.retain(|(_, since)| now.saturating_sub(*since) < span);
-            !idle.is_empty()
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain_mut(|place| {
+            place.waiting.retain(|(_, since)| now.saturating_sub(*since) < span);
+            !place.waiting.is_empty()
         });
     }
 }
@@ -124,7 +154,7 @@ impl Pool {
         #[expect(clippy::disallowed_methods, reason = "the one crate that builds an HTTP client")]
         let made = hyper::client::conn::http1::handshake(leg).await;
         let (sender, connection) = made.map_err(Unsent::Broke)?;
-        Ok(Box::new(Live { connection: Some(connection), sender }))
+        Ok(Box::new(Live { connection: Some(connection), sender, home: home() }))
     }
 
     /// Sends a request over a connection. Where the connection turned out to be closed before anything was sent, the request
@@ -133,10 +163,10 @@ impl Pool {
         self,
         mut live: Box<Live>,
         authority: Authority,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Driven>, (Unsent, Option<Request<Full<Bytes>>>)> {
+        request: Request<Pieces>,
+    ) -> Result<Response<Driven>, (Unsent, Option<Request<Pieces>>)> {
         let answer = {
-            let Live { connection, sender } = &mut *live;
+            let Live { connection, sender, .. } = &mut *live;
             let mut sending = pin!(sender.try_send_request(request));
             poll_fn(|cx| {
                 if let Poll::Ready(answer) = sending.as_mut().poll(cx) {

@@ -7,6 +7,8 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use placet_core::Secret;
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long a request may take, part by part. `None` is no limit.
@@ -58,6 +60,8 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body; cheap to clone.
     pub body: Bytes,
+    /// What comes after it: a long body of which little was changed need not be copied into one.
+    pub rest: Vec<Bytes>,
     /// Timeouts of this request; `None` takes the client's.
     pub timeouts: Option<Timeouts>,
 }
@@ -66,7 +70,7 @@ impl Request {
     /// A request without headers and body.
     #[must_use]
     pub fn new(method: Method, url: Url) -> Self {
-        Request { method, url, headers: HeaderMap::new(), body: Bytes::new(), timeouts: None }
+        Request { method, url, headers: HeaderMap::new(), body: Bytes::new(), rest: Vec::new(), timeouts: None }
     }
 
     /// A `GET`.
@@ -132,13 +136,52 @@ impl Request {
     }
 }
 
+/// A body as it is sent.
+pub(crate) struct Pieces {
+    first: Bytes,
+    rest: std::vec::IntoIter<Bytes>,
+}
+
+impl Pieces {
+    pub(crate) fn new(first: Bytes, rest: Vec<Bytes>) -> Self {
+        Pieces { first, rest: rest.into_iter() }
+    }
+
+    fn left(&self) -> usize {
+        self.first.len() + self.rest.as_slice().iter().map(Bytes::len).sum::<usize>()
+    }
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        let first = std::mem::take(&mut this.first);
+        let mut pieces = std::iter::once(first).chain(&mut this.rest).filter(|piece| !piece.is_empty());
+        Poll::Ready(pieces.next().map(|piece| Ok(http_body::Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left() == 0
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(u64::try_from(self.left()).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("method", &self.method)
             .field("url", &self.url)
             .field("headers", &MaskedHeaders(&self.headers))
-            .field("body", &format_args!("{} bytes", self.body.len()))
+            .field("body", &format_args!("{} bytes", self.body.len() + self.rest.iter().map(Bytes::len).sum::<usize>()))
             .field("timeouts", &self.timeouts)
             .finish()
     }
@@ -152,7 +195,8 @@ impl TryFrom<http::Request<Bytes>> for Request {
         let (parts, body) = request.into_parts();
         let mut headers = parts.headers;
         mark_sensitive_headers(&mut headers);
-        Ok(Request { method: parts.method, url: Url::try_from(parts.uri)?, headers, body, timeouts: None })
+        let url = Url::try_from(parts.uri)?;
+        Ok(Request { method: parts.method, url, headers, body, rest: Vec::new(), timeouts: None })
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) struct Watch {
     pub(crate) idle: Option<Duration>,
     /// The steady instant at which the whole request must be done, and the length of that timeout.
     pub(crate) deadline: Option<(Duration, Duration)>,
-    pub(crate) cancel: CancellationToken,
+    pub(crate) cancel: Option<CancellationToken>,
     waiting_since: Option<Duration>,
     timer: Option<BoxFuture<'static, ()>>,
     cancelled: Option<BoxFuture<'static, ()>>,
@@ -156,7 +156,7 @@ impl Watch {
         clock: Arc<dyn Clock>,
         idle: Option<Duration>,
         deadline: Option<(Duration, Duration)>,
-        cancel: CancellationToken,
+        cancel: Option<CancellationToken>,
     ) -> Self {
         Watch { clock, idle, deadline, cancel, waiting_since: None, timer: None, cancelled: None }
     }
@@ -164,7 +164,7 @@ impl Watch {
     /// Something arrived: may it still be handed on?
     fn check(&mut self) -> Result<(), Ending> {
         self.waiting_since = None;
-        if self.cancel.is_cancelled() {
+        if self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled) {
             return Err(Ending::Cancelled);
         }
         match self.deadline {
@@ -176,10 +176,11 @@ impl Watch {
     /// Nothing has arrived: is the waiting over? The timer is armed once for an idle period, not once for a piece, and looks
     /// again when it fires: a stream of many small pieces would otherwise pay for a timer each.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        let token = &self.cancel;
-        let cancelled = self.cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
-        if cancelled.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Ending::Cancelled);
+        if let Some(token) = &self.cancel {
+            let cancelled = self.cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
+            if cancelled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ending::Cancelled);
+            }
         }
         if self.idle.is_none() && self.deadline.is_none() {
             return Poll::Pending;

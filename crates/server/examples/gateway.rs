@@ -16,9 +16,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::args().nth(1).ok_or("usage: gateway placet.toml")?;
     #[expect(clippy::disallowed_methods, reason = "an example is a program: it reads its environment at start")]
     let lookup: placet_models::Lookup = Arc::new(|name: &str| std::env::var(name).ok());
+    let lanes = std::env::args().nth(2).map_or(Ok(2), |lanes| lanes.parse())?;
     let config = Config::read(Path::new(&file), &lookup)?;
     let env = Env::system();
-    let listener = Listener::bind(config.listen).await?;
+    let listener = Listener::bind(config.listen).await?.lanes(lanes);
     let path = config.store.clone().ok_or("name a [store] path")?;
     let parts = Parts {
         client: Client::new(ClientOptions::default(), env.clone())?,

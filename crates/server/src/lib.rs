@@ -22,6 +22,7 @@ mod flows;
 mod gateway;
 mod headers;
 mod kept;
+mod lanes;
 mod ledger;
 mod limiter;
 mod listen;

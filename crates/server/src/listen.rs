@@ -1,15 +1,19 @@
 //! The listener: connections in, answers out, and an orderly end.
 
 use crate::gateway::Gateway;
+use crate::lanes::Lanes;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use placet_core::{BoxFuture, Env};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
+    lanes: usize,
 }
 
 impl Listener {
@@ -30,7 +35,15 @@ impl Listener {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Listener { listener, address })
+        Ok(Listener { listener, address, lanes: 0 })
+    }
+
+    /// Serves connections on that many threads of their own, each connection whole on one of them. Best is one for each
+    /// processor; with none, connections are tasks of the runtime that serves.
+    #[must_use]
+    pub fn lanes(mut self, count: usize) -> Self {
+        self.lanes = count;
+        self
     }
 
     /// Where it listens, with the port that the system chose where none was named.
@@ -40,8 +53,11 @@ impl Listener {
     }
 
     /// Serves until `stop` is cancelled, then lets the answers that have begun end, for as long as the configuration says.
+    ///
+    /// Where the system gives no threads for lanes, it serves without.
     pub async fn serve(self, gateway: Arc<Gateway>, stop: CancellationToken) {
         let env = gateway.env.clone();
+        let mut lanes = (self.lanes > 0).then(|| Lanes::start(self.lanes, &env).ok()).flatten();
         let limits = gateway.snapshot().config.limits;
         let mut builder = Builder::new(Connections { env: env.clone() });
         builder
@@ -60,7 +76,7 @@ impl Listener {
         let places = Arc::new(Semaphore::new(limits.connections));
         // Everything still at work holds a clone; the drain is over when the last is gone.
         let (working, mut idle) = tokio::sync::mpsc::channel::<()>(1);
-        let abort = CancellationToken::new();
+        let (stopping, abort) = (Arc::new(Stop::default()), CancellationToken::new());
         loop {
             let place = tokio::select! {
                 biased;
@@ -82,16 +98,36 @@ impl Listener {
                     continue;
                 }
             };
-            let connection =
-                connection(stream, builder.clone(), gateway.clone(), stop.clone(), abort.clone(), working.clone());
-            let connection = async move {
-                connection.await;
-                drop(place);
+            let served = Served {
+                builder: builder.clone(),
+                gateway: gateway.clone(),
+                stop: stopping.clone(),
+                abort: abort.clone(),
+                working: working.clone(),
             };
-            drop(env.spawn("client connection", connection));
+            match &mut lanes {
+                None => {
+                    let connection = async move {
+                        served.connection(stream).await;
+                        drop(place);
+                    };
+                    drop(env.spawn("client connection", connection));
+                }
+                Some(lanes) => {
+                    // It leaves this runtime's reactor and joins its lane's.
+                    let Ok(stream) = stream.into_std() else { continue };
+                    lanes.put(Box::pin(async move {
+                        if let Ok(stream) = TcpStream::from_std(stream) {
+                            served.connection(stream).await;
+                        }
+                        drop(place);
+                    }));
+                }
+            }
         }
         drop(self.listener);
         drop(working);
+        stopping.tell();
         gateway.drain();
         let drained = idle.recv();
         tokio::select! {
@@ -99,33 +135,36 @@ impl Listener {
             () = env.sleep(limits.drain) => abort.cancel(),
         }
         gateway.close().await;
+        drop(lanes);
     }
 }
 
-async fn connection(
-    stream: TcpStream,
+/// What a connection is served with.
+struct Served {
     builder: Arc<Builder<Connections>>,
     gateway: Arc<Gateway>,
-    stop: CancellationToken,
+    stop: Arc<Stop>,
     abort: CancellationToken,
+    /// Held for as long as it is at work.
     working: tokio::sync::mpsc::Sender<()>,
-) {
-    // Without it a small piece of a stream waits for the other side's delayed acknowledgement.
-    let _ = stream.set_nodelay(true);
-    gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
-    let open = gateway.clone();
-    let service = service_fn(move |request| {
-        let gateway = gateway.clone();
-        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
-    });
-    {
-        let serving = builder.serve_connection(TokioIo::new(stream), service);
-        let mut serving = std::pin::pin!(serving);
-        // A client that goes away or says what is no HTTP has ended its own connection.
-        tokio::select! {
-            biased;
-            _ = serving.as_mut() => {}
-            () = stop.cancelled() => {
+}
+
+impl Served {
+    async fn connection(self, stream: TcpStream) {
+        let Served { builder, gateway, stop, abort, working } = self;
+        // Without it a small piece of a stream waits for the other side's delayed acknowledgement.
+        let _ = stream.set_nodelay(true);
+        gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let open = gateway.clone();
+        let service = service_fn(move |request| {
+            let gateway = gateway.clone();
+            async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+        });
+        {
+            let serving = builder.serve_connection(TokioIo::new(stream), service);
+            let mut serving = pin!(serving);
+            // A client that goes away or says what is no HTTP has ended its own connection.
+            if stop.unless(serving.as_mut()).await.is_none() {
                 serving.as_mut().graceful_shutdown();
                 tokio::select! {
                     _ = serving => {}
@@ -133,9 +172,42 @@ async fn connection(
                 }
             }
         }
+        open.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(working);
     }
-    open.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-    drop(working);
+}
+
+/// Tells the connections to come to an end.
+#[derive(Debug, Default)]
+struct Stop {
+    is_told: AtomicBool,
+    token: CancellationToken,
+}
+
+impl Stop {
+    fn tell(&self) {
+        self.is_told.store(true, Ordering::Release);
+        self.token.cancel();
+    }
+
+    /// What a task comes to, or nothing once it is told to end.
+    ///
+    /// The token is asked once, so that it knows whom to wake; asking it locks, and a connection wakes for each piece of an
+    /// answer. So this is for the outermost future of a task, which is always woken in the same way.
+    async fn unless<F: Future>(&self, mut work: Pin<&mut F>) -> Option<F::Output> {
+        let mut told = pin!(self.token.cancelled());
+        let mut is_known = false;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if !std::mem::replace(&mut is_known, true) && told.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            if self.is_told.load(Ordering::Acquire) { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
+    }
 }
 
 fn is_of_the_connection(error: &io::Error) -> bool {

@@ -22,7 +22,6 @@ use placet_wire::{anthropic_messages, gemini, openai_chat, openai_responses};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 impl Gateway {
     /// A request that is handed on to a server that knows it, and to no other.
@@ -108,7 +107,7 @@ impl Gateway {
         request.body = body;
         request.headers = headers;
         request.timeouts = Some(upstream.timeouts);
-        let sent = self.client.send(request, &CancellationToken::new()).await;
+        let sent = self.client.send_until_dropped(request).await;
         let response = sent.map_err(|error| Missed::net(&error))?;
         if response.status.is_success() { Ok(response) } else { Err(self.refused(upstream, speech, response).await) }
     }

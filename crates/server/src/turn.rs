@@ -17,19 +17,21 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use placet_core::{Diagnose as _, ErrorKind};
 use placet_net::{NetError, Request as Sent, Url, retry_after};
-use placet_wire::passing::{Edit, Outline, Speech, Watch, holds_native, holds_sealed, splice};
+use placet_wire::passing::{Edit, Outline, Speech, Watch, holds_native, holds_sealed, splice, splice_apart};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 /// How much of an error's body is read.
 const ERROR_BYTES: usize = 64 << 10;
 /// How much of an answer that is no stream is waited for before its head is sent.
 const HELD: usize = 64 << 10;
+
+/// From how many bytes on a body is sent in pieces rather than copied.
+const LONG: usize = 8 << 10;
 
 /// A request for a turn, read as far as it must be.
 pub(crate) struct TurnAsked {
@@ -245,7 +247,7 @@ impl Gateway {
         let ask_usage =
             if upstream.stream_usage { asked.outline.ask_for_usage(asked.speech, &asked.body) } else { None };
         let strips = ask_usage.is_some();
-        let body = spliced(asked, target, ask_usage);
+        let (body, rest) = spliced(asked, target, ask_usage);
         let url = turn_url(upstream, target, asked).map_err(|error| Missed::net(&error))?;
         let mut headers = asked.headers.clone();
         for (name, value) in &upstream.headers {
@@ -255,10 +257,9 @@ impl Gateway {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
         }
         let mut request = Sent::post(url, body);
-        request.headers = headers;
+        (request.headers, request.rest) = (headers, rest);
         request.timeouts = Some(upstream.timeouts);
-        let cancel = CancellationToken::new();
-        let mut response = self.client.send(request, &cancel).await.map_err(|error| Missed::net(&error))?;
+        let mut response = self.client.send_until_dropped(request).await.map_err(|error| Missed::net(&error))?;
         if !response.status.is_success() {
             return Err(self.refused(upstream, asked.speech, response).await);
         }
@@ -432,8 +433,8 @@ fn missing(field: &str) -> Refusal {
     refusal
 }
 
-/// The body as the target is sent it.
-fn spliced(asked: &TurnAsked, target: &Target, more: Option<Edit<'static>>) -> Bytes {
+/// The body as the target is sent it: its beginning, and what follows.
+fn spliced(asked: &TurnAsked, target: &Target, more: Option<Edit<'static>>) -> (Bytes, Vec<Bytes>) {
     let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2);
     if let Some(range) = asked.outline.model.clone().filter(|_| asked.speech != Speech::Gemini)
         && asked.body[range.clone()] != *target.model_json
@@ -442,7 +443,11 @@ fn spliced(asked: &TurnAsked, target: &Target, more: Option<Edit<'static>>) -> B
     }
     edits.extend(more);
     edits.sort_by_key(|(range, _)| range.start);
-    splice(&asked.body, &edits)
+    if asked.body.len() < LONG {
+        return (splice(&asked.body, &edits), Vec::new());
+    }
+    let mut rest = splice_apart(&asked.body, &edits);
+    (if rest.is_empty() { Bytes::new() } else { rest.remove(0) }, rest)
 }
 
 fn turn_url(upstream: &Upstream, target: &Target, asked: &TurnAsked) -> Result<Url, NetError> {

@@ -9,7 +9,7 @@ mod state;
 mod usage;
 mod watch;
 
-pub use outline::{Edit, Outline, splice};
+pub use outline::{Edit, Outline, splice, splice_apart};
 pub use state::{holds_native, holds_sealed, response_id};
 pub use watch::{Passage, Watch};
 

@@ -1,6 +1,6 @@
 //! Where client and provider speak one protocol, the bytes are handed on.
 
-use crate::support::{provider, serve};
+use crate::support::{provider, serve, serve_in_lanes};
 use placet_core::Env;
 use placet_testkit::upstream::{Answer, Upstream, chat};
 use serde_json::json;
@@ -221,4 +221,31 @@ async fn stopping_lets_an_answer_end() {
         });
     assert!(answer.is_whole && answer.text().ends_with("[DONE]\n\n"), "{answer:?}");
     assert_eq!(served.ledger().await.len(), 1);
+}
+
+#[tokio::test]
+async fn lanes_serve_streams_and_end_with_the_gateway() {
+    let events = chat::answer("hello");
+    let upstream = upstream((0..6).map(|_| Answer::stream(events.clone()))).await;
+    let served = serve_in_lanes(&provider(&upstream.url("v1"), CHAT, ""), 2).await;
+    let asked = r#"{"model":"real","stream":true,"stream_options":{"include_usage":true},"messages":[]}"#;
+    let answers = (0..6).map(|_| served.post("/v1/chat/completions", asked));
+    for answer in futures_util::future::join_all(answers).await {
+        assert_eq!((answer.status, answer.text(), answer.is_whole), (200, events.concat(), true));
+    }
+    let ledger = served.ledger().await;
+    assert_eq!(ledger.iter().filter(|line| line.outcome == "whole").count(), 6, "{ledger:?}");
+}
+
+#[tokio::test]
+async fn a_long_body_changes_where_it_must_and_nowhere_else() {
+    let reply = json!({"choices": []});
+    let upstream = upstream([Answer::json(200, &reply)]).await;
+    let models = "[models.house]\ntarget = \"mine:real\"\n";
+    let served = serve(&provider(&upstream.url("v1"), CHAT, models)).await;
+    let said = "\\\"}] é ".repeat(4000);
+    let body =
+        |model: &str| format!(r#"{{"messages":[{{"role":"user","content":"{said}"}}],"model":"{model}" , "n":1}}"#);
+    assert_eq!(served.post("/v1/chat/completions", &body("house")).await.status, 200);
+    assert_eq!(String::from_utf8_lossy(&upstream.received()[0].body), body("real"));
 }

@@ -30,9 +30,13 @@ pub(crate) fn served_config(config: &str) -> Config {
 }
 
 pub(crate) async fn serve(config: &str) -> Served {
+    serve_in_lanes(config, 0).await
+}
+
+pub(crate) async fn serve_in_lanes(config: &str, lanes: usize) -> Served {
     let env = Env::system();
     let config = served_config(config);
-    let listener = Listener::bind(config.listen).await.unwrap();
+    let listener = Listener::bind(config.listen).await.unwrap().lanes(lanes);
     let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
     let stop = CancellationToken::new();
     let mut mounts: Vec<Arc<dyn Mount>> = Vec::new();

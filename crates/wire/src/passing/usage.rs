@@ -1,6 +1,7 @@
 //! What the answers of each protocol say they used, read from one event or body at a time.
 
 use super::Speech;
+use super::outline::fields;
 use placet_core::Usage;
 use serde::Deserialize;
 
@@ -23,12 +24,18 @@ pub(super) fn read(speech: Speech, json: &[u8], before: Usage) -> Said {
     }
 }
 
-#[derive(Deserialize)]
-struct Chat {
-    #[serde(default)]
-    usage: Option<ChatUsage>,
-    #[serde(default)]
-    choices: Option<Vec<serde::de::IgnoredAny>>,
+/// Reads a field's value, where there is one. All the rest of the text is stepped over.
+fn of<'j, T: Deserialize<'j>>(field: Option<&'j [u8]>) -> Option<T> {
+    serde_json::from_slice(field?).ok()
+}
+
+/// The usage that stands at the top, or else in the object of that name.
+fn at_top_or_in<'j, T: Deserialize<'j>>(json: &'j [u8], name: &str) -> Option<T> {
+    let [usage, nested] = fields(json, [&["usage"], &[name]])?;
+    of::<Option<T>>(usage).flatten().or_else(|| {
+        let [usage] = fields(nested?, [&["usage"]])?;
+        of::<Option<T>>(usage).flatten()
+    })
 }
 
 #[derive(Deserialize, Default)]
@@ -73,29 +80,17 @@ fn disjoint(input: u64, output: u64, details: &InputDetails, more: &OutputDetail
 }
 
 fn chat(json: &[u8]) -> Said {
-    let Ok(chat) = serde_json::from_slice::<Chat>(json) else { return Said::default() };
-    let is_only_usage = chat.usage.is_some() && chat.choices.is_some_and(|choices| choices.is_empty());
-    let usage = chat.usage.map(|usage| {
+    let Some([usage, choices]) = fields(json, [&["usage"], &["choices"]]) else { return Said::default() };
+    let usage = of::<Option<ChatUsage>>(usage).flatten();
+    let has_none = |list: &[u8]| list.first() == Some(&b'[') && list[1..].trim_ascii_start() == b"]";
+    let is_only_usage = usage.is_some() && choices.is_some_and(has_none);
+    let usage = usage.map(|usage| {
         let mut details = usage.prompt_tokens_details.unwrap_or_default();
         details.cached_tokens = details.cached_tokens.or(usage.prompt_cache_hit_tokens);
         let more = usage.completion_tokens_details.unwrap_or_default();
         disjoint(usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0), &details, &more)
     });
     Said { usage, is_only_usage }
-}
-
-#[derive(Deserialize)]
-struct Responses {
-    #[serde(default)]
-    usage: Option<ResponsesUsage>,
-    #[serde(default)]
-    response: Option<Nested>,
-}
-
-#[derive(Deserialize)]
-struct Nested {
-    #[serde(default)]
-    usage: Option<ResponsesUsage>,
 }
 
 #[derive(Deserialize, Default)]
@@ -108,28 +103,13 @@ struct ResponsesUsage {
 }
 
 fn responses(json: &[u8]) -> Said {
-    let Ok(responses) = serde_json::from_slice::<Responses>(json) else { return Said::default() };
-    let usage = responses.usage.or_else(|| responses.response.and_then(|nested| nested.usage));
+    let usage: Option<ResponsesUsage> = at_top_or_in(json, "response");
     let usage = usage.map(|usage| {
         let details = usage.input_tokens_details.unwrap_or_default();
         let more = usage.output_tokens_details.unwrap_or_default();
         disjoint(usage.input_tokens.unwrap_or(0), usage.output_tokens.unwrap_or(0), &details, &more)
     });
     Said { usage, is_only_usage: false }
-}
-
-#[derive(Deserialize)]
-struct Messages {
-    #[serde(default)]
-    usage: Option<MessagesUsage>,
-    #[serde(default)]
-    message: Option<MessagesNested>,
-}
-
-#[derive(Deserialize)]
-struct MessagesNested {
-    #[serde(default)]
-    usage: Option<MessagesUsage>,
 }
 
 #[derive(Deserialize, Default)]
@@ -164,8 +144,7 @@ struct ThinkingDetails {
 
 /// Counts are of the whole answer so far; one that is left out stays as it was.
 fn messages(json: &[u8], before: Usage) -> Said {
-    let Ok(messages) = serde_json::from_slice::<Messages>(json) else { return Said::default() };
-    let usage = messages.usage.or_else(|| messages.message.and_then(|nested| nested.usage));
+    let usage: Option<MessagesUsage> = at_top_or_in(json, "message");
     let usage = usage.map(|usage| {
         let long = usage.cache_creation.and_then(|creation| creation.ephemeral_1h_input_tokens);
         let long = long.unwrap_or(before.cache_write_long);
@@ -187,12 +166,6 @@ fn messages(json: &[u8], before: Usage) -> Said {
     Said { usage, is_only_usage: false }
 }
 
-#[derive(Deserialize)]
-struct Gemini {
-    #[serde(rename = "usageMetadata", alias = "usage_metadata", default)]
-    usage: Option<GeminiUsage>,
-}
-
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct GeminiUsage {
@@ -205,8 +178,9 @@ struct GeminiUsage {
 
 /// Thinking is counted beside the answer's text and not within it.
 fn gemini(json: &[u8]) -> Said {
-    let Ok(gemini) = serde_json::from_slice::<Gemini>(json) else { return Said::default() };
-    let usage = gemini.usage.map(|usage| {
+    let Some([usage]) = fields(json, [&["usageMetadata", "usage_metadata"]]) else { return Said::default() };
+    let usage = of::<Option<GeminiUsage>>(usage).flatten();
+    let usage = usage.map(|usage| {
         let cached = usage.cached_content_token_count.unwrap_or(0);
         let thoughts = usage.thoughts_token_count.unwrap_or(0);
         Usage {
