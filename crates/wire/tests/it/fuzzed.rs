@@ -1,4 +1,7 @@
 //! The fuzzer's trials over a small corpus, and over mutations of it that are the same in every run.
+//!
+//! `PLACET_TEST_MUTATIONS` tries so many of each file, which are others than those that are always tried: a fuzzer for where there
+//! is no other.
 
 use crate::bodies;
 use placet_wire::protocol::Protocol;
@@ -88,17 +91,19 @@ fn run(name: &str, trial: impl Fn(&[u8])) {
     paths.sort();
     let files: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).expect("a file")).collect();
     assert!(files.len() > 2, "{} holds too little", folder.display());
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let more = std::env::var("PLACET_TEST_MUTATIONS").ok().and_then(|count| count.parse::<usize>().ok());
+    let mutations = more.unwrap_or(MUTATIONS);
+    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15 ^ more.map_or(0, |count| count as u64));
     for (path, file) in paths.iter().zip(&files) {
         trial(file);
-        for round in 0..MUTATIONS {
+        for round in 0..mutations {
             let other = &files[numbers.below(files.len())];
             let input = mutated(&mut numbers, file, other);
             let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial(&input)));
             assert!(tried.is_ok(), "{}, mutation {round}: {}", path.display(), input.escape_ascii());
         }
     }
-    eprintln!("{name}: {} files, {} mutations", files.len(), files.len() * MUTATIONS);
+    eprintln!("{name}: {} files, {} mutations", files.len(), files.len() * mutations);
 }
 
 #[test]
