@@ -23,6 +23,7 @@ impl Lanes {
         let mut lanes = Vec::with_capacity(count);
         for number in 0..count {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            #[expect(clippy::disallowed_methods, reason = "it holds no more than there may be connections at a time")]
             let (sender, arrivals) = mpsc::unbounded_channel();
             let env = env.clone();
             let thread = std::thread::Builder::new().name(format!("lane {number}"));
