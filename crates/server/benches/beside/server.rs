@@ -21,9 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Answers every request at once: whole, or as events of which each is written by itself.
 pub(crate) fn models(port: u16) -> Result<(), Failure> {
-    let answers: Arc<Vec<(Protocol, Vec<u8>, Vec<Vec<u8>>)>> = Arc::new(
-        Protocol::ALL.into_iter().map(|protocol| (protocol, whole(protocol), pieces(protocol))).collect(),
-    );
+    let answers: Arc<Vec<(Protocol, Vec<u8>, Vec<Vec<u8>>)>> =
+        Arc::new(Protocol::ALL.into_iter().map(|protocol| (protocol, whole(protocol), pieces(protocol))).collect());
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         loop {
@@ -102,7 +101,8 @@ pub(crate) fn proxy(port: u16, models: u16) -> Result<(), Failure> {
             let client = client.clone();
             let hand_on = service_fn(move |request| hand_on(client.clone(), models, request));
             tokio::spawn(async move {
-                let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), hand_on);
+                let serving =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), hand_on);
                 drop(serving.await);
             });
         }

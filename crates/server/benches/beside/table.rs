@@ -17,8 +17,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Protocol; 4] =
-        [Protocol::Chat, Protocol::Responses, Protocol::Messages, Protocol::Gemini];
+    pub(crate) const ALL: [Protocol; 4] = [Protocol::Chat, Protocol::Responses, Protocol::Messages, Protocol::Gemini];
 
     pub(crate) fn short(self) -> &'static str {
         match self {
@@ -79,9 +78,9 @@ impl Protocol {
                 json!({"type": "function", "name": name, "description": about, "parameters": schema})
             })}),
             Protocol::Messages => json!({"model": model, "max_tokens": 64, "messages": messages,
-                "tools": tools(&|name, schema| {
-                    json!({"name": name, "description": about, "input_schema": schema})
-                })}),
+            "tools": tools(&|name, schema| {
+                json!({"name": name, "description": about, "input_schema": schema})
+            })}),
             Protocol::Gemini => {
                 let contents: Vec<Value> = (0..2 * turns - 1)
                     .map(|number| {
