@@ -222,7 +222,9 @@ async fn take_up(
     let ids = interrupted.iter().map(|call| call.id.clone()).collect();
     writer.append(EventBody::RunResumed(RunResumed { token, interrupted: ids }))?;
     for call in &interrupted {
-        writer.answer(call, registry.capability_of(&call.name).cloned(), answers::interrupted())?;
+        let mut outcome = answers::interrupted();
+        outcome.facts = registry.get(&call.name).map(|tool| tool.facts().clone()).unwrap_or_default();
+        writer.answer(call, registry.capability_of(&call.name).cloned(), outcome)?;
     }
     writer.commit().await?;
     Ok(writer)

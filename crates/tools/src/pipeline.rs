@@ -95,7 +95,7 @@ async fn run(mut state: State) -> Result<ToolResult, PipelineError> {
 
 async fn conclude(mut state: State, mut outcome: Outcome) -> Result<ToolResult, PipelineError> {
     if let Some(entry) = &state.entry {
-        for (name, fact) in &entry.tool.settings().facts {
+        for (name, fact) in entry.tool.facts() {
             outcome.facts.entry(name.clone()).or_insert_with(|| fact.clone());
         }
     }

@@ -365,6 +365,12 @@ impl BoundTool {
         })
     }
 
+    /// The facts that every outcome of a call carries, whichever stage answers.
+    #[must_use]
+    pub fn facts(&self) -> &Map<String, Value> {
+        &self.0.settings.facts
+    }
+
     /// How long the handler may take, where the tool says it.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
