@@ -148,8 +148,10 @@ impl Gateway {
 /// An error of a flow as a client may know it.
 fn told(error: &FlowError) -> Refusal {
     let shown = error.to_client();
+    let wait = shown.retry_after();
     let mut refusal = Refusal::new(status_of(&shown), shown.kind.clone(), shown.message);
     refusal.code = shown.code;
+    refusal.retry_after = wait;
     refusal
 }
 

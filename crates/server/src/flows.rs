@@ -1,7 +1,8 @@
 //! The agents and flows of a configuration, put together; and the work that triggers and answers leave behind.
 
 use crate::config::{AgentEntry, CapabilityEntry, Config, StepEntry};
-use placet_core::{Diagnose, Env, ErrorKind, Limits};
+use placet_core::redact::SecretRegistry;
+use placet_core::{Diagnose, Env, ErrorKind, Limits, Secret};
 use placet_flows::{Agent, Flow, FlowError, Flows, ModelSpec, Models, Notice, Notify};
 use placet_models::SharedProvider;
 use placet_net::{Client, NetError, Request, Timeouts, Url};
@@ -71,6 +72,25 @@ pub(crate) struct Ground<'g> {
 /// Who answers for a model, and the provider's name of it.
 type Found = (SharedProvider, String);
 
+/// What no tool of an agent's may carry to a model: the credentials of the configuration.
+fn secrets(config: &Config) -> SecretRegistry {
+    let mut secrets = SecretRegistry::new();
+    for provider in config.providers.values() {
+        if let Some(key) = &provider.key {
+            // One that is too short to be told from a word cannot be taken out.
+            let _ = secrets.register(key.clone());
+        }
+        for (name, value) in &provider.headers {
+            let is_sensitive =
+                http::HeaderName::try_from(name.as_str()).is_ok_and(|name| placet_net::is_sensitive_header(&name));
+            if is_sensitive {
+                let _ = secrets.register(Secret::new(name.as_str(), value.as_str()));
+            }
+        }
+    }
+    secrets
+}
+
 /// The agents and flows of a configuration, by their names. `find` gives who answers for a model's name.
 pub(crate) fn build(
     config: &Config,
@@ -80,7 +100,8 @@ pub(crate) fn build(
     if config.agents.is_empty() && config.flows.is_empty() {
         return Ok(None);
     }
-    let runtime = Runtime::builder(ground.env.clone(), ground.store.clone()).tenant(ground.tenant.clone()).build();
+    let runtime = Runtime::builder(ground.env.clone(), ground.store.clone());
+    let runtime = runtime.tenant(ground.tenant.clone()).redactor(secrets(config).redactor()).build();
     let house = House { config, ground, find };
     let mut builder = Flows::builder(runtime).models(house.models());
     for (name, entry) in &config.agents {

@@ -67,7 +67,11 @@ pub(crate) fn messages_body(text: &str, calls: &[(&str, &str, Value)]) -> Value 
 /// A streamed Chat answer: some text, then calls.
 pub(crate) fn chat_stream(text: &str, calls: &[(&str, &str, Value)]) -> Vec<String> {
     use placet_testkit::upstream::chat;
-    let mut events = Vec::new();
+    let first = json!({
+        "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "mock",
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": null}],
+    });
+    let mut events = vec![chat::chunk(&first)];
     if !text.is_empty() {
         events.push(chat::text(text));
     }

@@ -55,7 +55,7 @@ mod tests {
         assert!(holds_sealed(Speech::Gemini, packed.as_bytes()));
         assert!(!holds_sealed(Speech::Gemini, br#"{"thoughtSignature":"AAAA"}"#));
         assert!(holds_native(Speech::Gemini, br#"{"thoughtSignature":"AAAA"}"#));
-        assert!(!holds_native(Speech::OpenaiChat, br#"{"messages":[{"content":"signature"}]}"#));
+        assert!(!holds_native(Speech::OpenaiChat, br#"{"messages":[{"content":"a signature"}]}"#));
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn e5_a_model_that_never_ends_is_stopped() {
         let talk = sdk.hold_one(&house.base, json!({"api": api, "model": "house", "stream": stream, "user": "Go"}));
         let case = format!("{sdk:?} {api} stream={stream}: {:#}", talk.0);
         assert_eq!(upstream.received().len() - before, 3, "{case}");
-        assert!(talk.error()["message"].as_str().unwrap().contains("round"), "{case}");
+        assert!(talk.error()["message"].as_str().unwrap().contains("limit"), "{case}");
         assert!(!talk.seen().contains("calculate"), "{case}");
         asked += 1;
     }
@@ -155,7 +155,7 @@ async fn e7_an_agent_can_do_what_it_was_handed_and_nothing_else() {
                  [agents.reader]\nmodel = \"mine:real\"\ncapabilities = [\"look\"]\n\
                  [agents.more]\nmodel = \"mine:real\"\ncapabilities = [\"look\", \"sums\"]\n\
                  [agents.writer]\nmodel = \"mine:real\"\ncapabilities = [\"keep\"]\n\
-                 [agents.bare]\nmodel = \"mine:real\"\n";
+                 [agents.other]\nmodel = \"mine:real\"\ncapabilities = [\"sums\"]\n";
     let house = House::open(&agents(&upstream, files), |folder| {
         std::fs::create_dir(folder.join("notes")).unwrap();
         std::fs::write(folder.join("notes/a.txt"), "alpha").unwrap();
@@ -176,8 +176,9 @@ async fn e7_an_agent_can_do_what_it_was_handed_and_nothing_else() {
     let write = |name| ("c1", name, json!({"path": "b.txt", "content": "beta"}));
     let (reader, refused) = tools("reader", &[write("write"), ("c2", "no_such_tool", json!({}))]);
     assert_eq!(refused[0].1.replace("write", "X"), refused[1].1.replace("no_such_tool", "X"), "one text for both");
-    let (bare, bare_refused) = tools("bare", &[write("write"), ("c2", "read", json!({"path": "a.txt"}))]);
-    assert_eq!((bare, bare_refused[0].1.as_str()), (Value::Null, refused[0].1.as_str()));
+    let (_, other) = tools("other", &[write("write"), ("c2", "read", json!({"path": "a.txt"}))]);
+    assert_eq!(other[0].1, refused[0].1);
+    assert!(!other[1].1.contains("alpha"), "{other:?}");
     assert!(!house.folder().join("notes/b.txt").exists());
     let outside = [
         ("c1", "read", json!({"path": "../outside.txt"})),
