@@ -39,6 +39,10 @@ pub(crate) fn options(name: &str, entry: &ProviderEntry, config: &Config) -> Opt
     };
     options.id = ProviderId::new(name);
     options.protocol = protocol;
+    if row.is_none() {
+        // It is a hint that the protocol itself has no word for, and many servers refuse words that they do not know.
+        options.quirks.push(Quirk::NoTopK);
+    }
     if row.is_none_or(|row| row.base_url != entry.base_url) {
         // As servers of the protocol take it.
         options.key = match speech {

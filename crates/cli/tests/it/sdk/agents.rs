@@ -127,7 +127,7 @@ async fn e6_no_secret_leaves() {
     let files = "[capabilities.notes]\nkind = \"files\"\nroot = \"notes\"\n\
                  [agents.house]\nmodel = \"mine:real\"\ncapabilities = [\"notes\"]\n";
     let packed = base64::engine::general_purpose::STANDARD.encode(SECRET);
-    let shaped = format!("ghp_{}", "a1B2".repeat(9));
+    let shaped = ["ghp_", "Zx8Kq2LmN7vR4tYp9WbC3dFg6HjS1aUe0iQo"].concat();
     let text = format!("the key is {SECRET}, packed {packed}, and another {shaped}\n");
     let house = House::open(&agents(&upstream, files), |folder| {
         std::fs::create_dir(folder.join("notes")).unwrap();
