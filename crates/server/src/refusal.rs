@@ -52,7 +52,7 @@ impl Refusal {
     }
 
     pub(crate) fn not_found(what: impl Into<String>) -> Self {
-        Refusal::new(404, ErrorKind::NotFound, what)
+        Refusal::new(404, ErrorKind::NotFound, what).code("not_found")
     }
 
     /// The model is not known here.
