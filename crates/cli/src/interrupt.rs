@@ -36,6 +36,16 @@ impl Interrupts {
         Interrupts {}
     }
 
+    /// As [`Interrupts::new`], but for a program that reads its configuration again on a hangup.
+    pub(crate) fn but_for_hangups() -> Self {
+        #[cfg(unix)]
+        {
+            Interrupts { hangup: None, ..Interrupts::new() }
+        }
+        #[cfg(not(unix))]
+        Interrupts {}
+    }
+
     /// Completes when the person presses Ctrl-C, or the process is asked to end.
     pub(crate) async fn next(&mut self) {
         self.asked().await;

@@ -63,7 +63,7 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
             .hint("something else may listen there already; --listen 127.0.0.1:0 takes any free port")
     })?;
     let listener = listener.lanes(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
-    let mut interrupts = Interrupts::new();
+    let mut interrupts = Interrupts::but_for_hangups();
     let gateway = Gateway::new(config, parts)?;
     told(house, &gateway, &listener, &place);
     let watching =

@@ -11,4 +11,5 @@ mod models;
 mod offline;
 mod runs;
 mod sdk;
+mod served;
 mod wire;

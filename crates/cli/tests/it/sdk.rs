@@ -5,7 +5,7 @@
 //! skipped.
 
 mod agents;
-mod house;
+pub(crate) mod house;
 mod proxy;
 mod trouble;
 

@@ -10,6 +10,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a program by itself: it reads its arguments and starts its own parts")]
 #![allow(clippy::print_stdout, reason = "it prints a table")]
+#![allow(clippy::disallowed_types, reason = "one thread that generates load shares its figures among its tasks")]
 
 mod client;
 mod parts;

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::table::{EVENTS, Protocol};
-use http_body_util::BodyExt as _;
+use http_body_util::BodyExt;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -19,9 +19,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+/// A protocol's answer, whole and as the pieces of a stream.
+type Prepared = (Protocol, Vec<u8>, Vec<Vec<u8>>);
+
 /// Answers every request at once: whole, or as events of which each is written by itself.
 pub(crate) fn models(port: u16) -> Result<(), Failure> {
-    let answers: Arc<Vec<(Protocol, Vec<u8>, Vec<Vec<u8>>)>> =
+    let answers: Arc<Vec<Prepared>> =
         Arc::new(Protocol::ALL.into_iter().map(|protocol| (protocol, whole(protocol), pieces(protocol))).collect());
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async move {
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
@@ -35,7 +38,7 @@ pub(crate) fn models(port: u16) -> Result<(), Failure> {
     })
 }
 
-async fn converse(mut stream: TcpStream, answers: &[(Protocol, Vec<u8>, Vec<Vec<u8>>)]) -> std::io::Result<()> {
+async fn converse(mut stream: TcpStream, answers: &[Prepared]) -> std::io::Result<()> {
     let mut bytes = Vec::with_capacity(64 << 10);
     loop {
         let (head, length) = loop {
@@ -69,7 +72,7 @@ async fn converse(mut stream: TcpStream, answers: &[(Protocol, Vec<u8>, Vec<Vec<
 }
 
 fn whole(protocol: Protocol) -> Vec<u8> {
-    let body = protocol.answer();
+    let body = protocol.answer().to_string();
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into()
 }
 

@@ -60,7 +60,7 @@ impl Protocol {
         let turns = if is_long { 39 } else { 1 };
         let said = "What did the survey of the northern district find, and which of its tables says so? ";
         let said = if is_long { said.repeat(8) } else { said.to_owned() };
-        let turn = |number: usize| if number % 2 == 0 { "user" } else { "assistant" };
+        let turn = |number: usize| if number.is_multiple_of(2) { "user" } else { "assistant" };
         let messages: Vec<Value> =
             (0..2 * turns - 1).map(|number| json!({"role": turn(number), "content": said})).collect();
         let tools = |form: &dyn Fn(String, Value) -> Value| -> Vec<Value> {
@@ -84,7 +84,7 @@ impl Protocol {
             Protocol::Gemini => {
                 let contents: Vec<Value> = (0..2 * turns - 1)
                     .map(|number| {
-                        let role = if number % 2 == 0 { "user" } else { "model" };
+                        let role = if number.is_multiple_of(2) { "user" } else { "model" };
                         json!({"role": role, "parts": [{"text": said}]})
                     })
                     .collect();

@@ -501,7 +501,7 @@ mod tests {
         let body = Bytes::from_static(b"{\"model\":\"a\",\"n\":1}");
         let edits: [Edit<'_>; 2] = [(1..1, Cow::Borrowed(b"\"s\":2,")), (9..12, Cow::Borrowed(b"\"bb\""))];
         assert_eq!(splice_apart(&body, &edits).concat(), splice(&body, &edits));
-        assert_eq!(splice_apart(&body, &[]), [body.clone()]);
+        assert_eq!(splice_apart(&body, &[]), std::slice::from_ref(&body));
         assert_eq!(splice_apart(&body, &[(0..body.len(), Cow::Borrowed(b"x"))]), [Bytes::from_static(b"x")]);
     }
 

@@ -52,6 +52,12 @@ impl House {
         self.folder.path()
     }
 
+    /// Tells it that its terminal has hung up.
+    pub(crate) fn hang_up(&self) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+    }
+
     /// Asks it to stop, waits until it has, and reads what it wrote down.
     pub(crate) async fn ledger(mut self) -> Vec<LedgerLine<'static>> {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
