@@ -5,17 +5,18 @@
 #
 # The servers run one after the other in every round, so that what else the machine does falls on both; of several rounds the
 # best counts. Files of SQLite are made under this clone, for /tmp may be memory. Needs Python 3.11 and a way to PyPI for the
-# first run; the peer is installed under ~/.cache/placet-board-peer.
+# first run; the peer is installed under ~/.cache/placet-board-peer. PLACET_PROGRAM names a program to measure instead of one
+# that is built here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 seconds=${1:-5} rounds=${2:-3}
 home=${PLACET_PEER_HOME:-$HOME/.cache/placet-board-peer}
 [ -x "$home/bin/python" ] || { python3 -m venv "$home" && "$home/bin/pip" -q install 'blackboardx==0.14.1' httpx; }
-cargo build -q --profile bench -p placet-cli
+[ -n "${PLACET_PROGRAM:-}" ] || cargo build -q --profile bench -p placet-cli
 load=$(cargo bench -q -p placet-board --bench http --no-run --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\/http-[^"]*\)".*/\1/p' | tail -n 1)
 target=${CARGO_TARGET_DIR:-target}
-placet=$target/release/placet
+placet=${PLACET_PROGRAM:-$target/release/placet}
 work=$(mktemp -d "$target/peer.XXXXXX")
 work=$(realpath "$work")
 pids=()

@@ -61,6 +61,7 @@ pub(super) async fn serve(house: &House, args: &ServeArgs) -> Done {
         Failure::new(Code::Failed, format!("cannot listen on {}: {error}", args.listen))
             .hint("--listen names another address; port 0 takes a free one")
     })?;
+    let listener = listener.lanes(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let address = listener.address();
     let parts = Parts {
         env: house.env.clone(),
