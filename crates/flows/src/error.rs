@@ -48,6 +48,12 @@ pub enum FlowError {
         /// The name.
         tool: ToolName,
     },
+    /// A client declares two tools of one name.
+    #[error("the client declares the tool {tool:?} twice; give every tool a name of its own")]
+    DeclaredTwice {
+        /// The name.
+        tool: ToolName,
+    },
     /// A flow would hand a call to the client whose tool the client did not declare in this request.
     #[error("a call of the tool {tool:?} was to be handed to the client, which has not declared that tool")]
     Undeclared {
@@ -204,6 +210,7 @@ impl FlowError {
             FlowError::Upstream(_) => "upstream",
             FlowError::Runtime(_) | FlowError::Run(_) => "run",
             FlowError::NameClash { .. } => "tool_name_clash",
+            FlowError::DeclaredTwice { .. } => "tool_declared_twice",
             FlowError::Undeclared { .. } => "undeclared_tool",
             FlowError::MixedRound { .. } => "mixed_round",
             FlowError::Output { .. } => "output_mismatch",
@@ -234,6 +241,7 @@ impl FlowError {
             FlowError::UnknownFlow { .. }
             | FlowError::UnknownHook { .. }
             | FlowError::NameClash { .. }
+            | FlowError::DeclaredTwice { .. }
             | FlowError::UnknownResult { .. }
             | FlowError::ForeignCall { .. }
             | FlowError::MissingResults { .. }
@@ -301,6 +309,7 @@ impl Diagnose for FlowError {
             FlowError::Runtime(error) => error.kind(),
             FlowError::Run(failure) => failure.kind.clone(),
             FlowError::NameClash { .. }
+            | FlowError::DeclaredTwice { .. }
             | FlowError::UnknownResult { .. }
             | FlowError::ForeignCall { .. }
             | FlowError::MissingResults { .. }

@@ -307,6 +307,10 @@ impl Model {
             if let Some(clash) = client.tools.iter().find(|tool| registry.get(&tool.name).is_some()) {
                 return Err(FlowError::NameClash { tool: clash.name.clone() });
             }
+            let mut names = std::collections::HashSet::new();
+            if let Some(twice) = client.tools.iter().find(|tool| !names.insert(&tool.name)) {
+                return Err(FlowError::DeclaredTwice { tool: twice.name.clone() });
+            }
             tools.extend(client.tools.iter().cloned());
             if choice.is_none() && !client.tools.is_empty() && !client.tool_choice.is_auto() {
                 choice = Some(client.tool_choice.clone());

@@ -139,7 +139,11 @@ impl Gateway {
             exchange = exchange.streaming();
         }
         let answer = flows.serve(exchange).await.map_err(|error| told(&error))?;
-        answer.first().await.map_err(|error| told(&error))?;
+        if let Err(error) = answer.first().await {
+            // What was used is used, whether or not an answer came of it.
+            account.usage = Some(answer.spent()).filter(|spent| *spent != placet_core::Usage::default());
+            return Err(told(&error));
+        }
         let run = answer.run().clone();
         Ok((answer, head, keeping, run))
     }
