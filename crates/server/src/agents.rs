@@ -122,6 +122,10 @@ impl Gateway {
         let decoded = decode_request(asked, &body, &self.env)?;
         let head = answer_head(self, asked.speech, account, &decoded);
         let mut request = decoded.request;
+        if request.items.is_empty() {
+            let message = "the request holds no message, expected at least one for the agent to answer";
+            return Err(Refusal::new(400, ErrorKind::InvalidRequest, message));
+        }
         request.model = route.name.to_string();
         account.tools = request.tools.iter().map(|tool| tool.name.as_str().to_owned()).collect();
         let mut exchange = Exchange::new(request).from(Principal::new(key));
