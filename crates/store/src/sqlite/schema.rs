@@ -16,6 +16,9 @@ const APPLICATION: i64 = 0x504C_4354;
 /// How long SQLite itself waits for a lock that a foreign program holds on the file.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Bytes of a write-ahead log beyond which an opening puts it into the file.
+const LONG_LOG: u64 = 1 << 20;
+
 const TABLES: &str = "
     CREATE TABLE cells (
         key BLOB NOT NULL PRIMARY KEY,
@@ -82,6 +85,13 @@ fn try_open_writer(path: &Path) -> Result<Connection> {
              PRAGMA wal_autocheckpoint = 4000;",
         )
         .map_err(begin)?;
+    // Whoever ended without closing left a log, which every opening reads from its beginning until it is in the file.
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(log).is_ok_and(|log| log.len() > LONG_LOG) {
+        // Where others read or write at this moment, it is done by them or by whoever opens next.
+        let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    }
     if fresh {
         let made = format!(
             "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; COMMIT;"

@@ -25,6 +25,27 @@ async fn what_was_written_is_there_after_opening_again() {
     assert_eq!(store.cell(&key("count")).await.unwrap().unwrap().version, 3);
 }
 
+#[tokio::test]
+async fn a_long_log_that_nobody_closed_is_put_into_the_file_when_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, left) = (folder.path().join("store.sqlite"), folder.path().join("left.sqlite"));
+    let store = open(&file);
+    for number in 0..24 {
+        let mut batch = Batch::new();
+        batch.put(key(&number.to_string()), Value::new(1, vec![7; 1 << 16]));
+        store.commit(batch).await.unwrap();
+    }
+    // What a process leaves that ends without closing.
+    for end in ["", "-wal"] {
+        let name = |path: &Path| std::path::PathBuf::from(format!("{}{end}", path.display()));
+        std::fs::copy(name(&file), name(&left)).unwrap();
+    }
+    let before = std::fs::metadata(&left).unwrap().len();
+    let opened = open(&left);
+    assert!(std::fs::metadata(&left).unwrap().len() > before + (1 << 20));
+    assert_eq!(opened.cell(&key("23")).await.unwrap().unwrap().value.bytes.len(), 1 << 16);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn what_is_made_is_for_its_owner_alone() {
