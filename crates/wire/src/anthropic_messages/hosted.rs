@@ -12,6 +12,7 @@
 use super::Dialect;
 use super::encode::Refusal;
 use crate::encoded::Omissions;
+use crate::options;
 use placet_core::hosted::{CodeInterpreter, ComputerUse, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
 use placet_core::part::Native;
 use placet_core::{ProviderError, ProviderId};
@@ -172,27 +173,6 @@ pub(super) fn encode(
     Ok(offered)
 }
 
-/// The options that tools of this protocol have beyond our words.
-const OPTIONS: [&str; 17] = [
-    "name",
-    "allowed_callers",
-    "cache_control",
-    "defer_loading",
-    "strict",
-    "response_inclusion",
-    "citations",
-    "max_content_tokens",
-    "url_sources",
-    "use_cache",
-    "display_number",
-    "enable_zoom",
-    "input_examples",
-    "max_characters",
-    "tool_id",
-    "default_config",
-    "configs",
-];
-
 /// Puts options in the provider's own words into a tool's form. They may be another provider's words, who has the same tool: those
 /// are left out, or refused where they restrict it.
 fn options(
@@ -205,7 +185,7 @@ fn options(
     let usual = form.get("type").and_then(Value::as_str).map(name_of).unwrap_or_default().to_owned();
     for (key, value) in extra {
         let is_version = key == "type" && value.as_str().is_some_and(|kind| is_version_of(kind, &usual));
-        if is_version || OPTIONS.contains(&key.as_str()) || form.contains_key(key) && key != "type" {
+        if is_version || options::ANTHROPIC.contains(&key.as_str()) || form.contains_key(key) && key != "type" {
             form.insert(key.clone(), value.clone());
             continue;
         }
