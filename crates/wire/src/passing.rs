@@ -5,6 +5,7 @@
 //! an answer from its bytes as they pass.
 
 mod outline;
+mod scan;
 mod state;
 mod usage;
 mod watch;

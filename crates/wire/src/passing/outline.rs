@@ -1,15 +1,13 @@
 //! The few fields of a request that decide where it goes, found in its bytes.
 
 use super::Speech;
+use super::scan::Walk;
 use crate::RequestError;
 use crate::text::BorrowedText;
 use bytes::{Bytes, BytesMut};
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 use std::borrow::Cow;
 use std::ops::Range;
-
-/// How deep values may lie in each other. Deeper ones are refused by every server that reads them.
-const MAX_DEPTH: usize = 512;
 
 /// Where the fields of a request stand that a gateway has to know. Ranges are of bytes of the body and cover whole values,
 /// quotes and brackets included.
@@ -69,43 +67,6 @@ pub fn splice_apart(body: &Bytes, edits: &[Edit<'_>]) -> Vec<Bytes> {
     pieces
 }
 
-/// The values of the fields at the top of an object that have one of these names; of one that stands there twice, the last.
-/// Nothing where it is no object.
-pub(super) fn fields<'j, const N: usize>(json: &'j [u8], names: [&[&str]; N]) -> Option<[Option<&'j [u8]>; N]> {
-    let mut walk = Walk { body: json, at: 0 };
-    let mut found = [None; N];
-    walk.space();
-    if !walk.take(b'{') {
-        return None;
-    }
-    walk.space();
-    if walk.take(b'}') {
-        return Some(found);
-    }
-    loop {
-        let key = walk.string().ok()?;
-        let key = json.get(key.start + 1..key.end - 1)?;
-        walk.space();
-        if !walk.take(b':') {
-            return None;
-        }
-        walk.space();
-        let start = walk.at;
-        walk.value().ok()?;
-        if let Some(place) = names.iter().position(|names| names.iter().any(|name| name.as_bytes() == key)) {
-            found[place] = json.get(start..walk.at);
-        }
-        walk.space();
-        if walk.take(b'}') {
-            return Some(found);
-        }
-        if !walk.take(b',') {
-            return None;
-        }
-        walk.space();
-    }
-}
-
 impl Outline {
     /// Reads a body. Every field at the top is looked at, so that none can stand there twice with two meanings; what lies
     /// within them is stepped over and not checked.
@@ -113,47 +74,16 @@ impl Outline {
     /// # Errors
     /// [`RequestError`] where the body is no object, is cut, or holds one of these fields twice.
     pub fn read(body: &[u8]) -> Result<Self, RequestError> {
-        let mut walk = Walk { body, at: 0 };
         let mut outline = Outline::default();
-        walk.space();
-        if !walk.take(b'{') {
-            return Err(walk.wrong("expected an object, `{` first"));
-        }
-        walk.space();
-        if !walk.take(b'}') {
-            loop {
-                let key = walk.string()?;
-                walk.space();
-                if !walk.take(b':') {
-                    return Err(walk.wrong("expected `:` after a field's name"));
-                }
-                walk.space();
-                let start = walk.at;
-                walk.value()?;
-                outline.note(&walk, key, start..walk.at)?;
-                walk.space();
-                if walk.take(b',') {
-                    walk.space();
-                    continue;
-                }
-                if walk.take(b'}') {
-                    break;
-                }
-                return Err(walk.wrong("expected `,` or `}` after a field"));
-            }
-        }
-        walk.space();
-        if walk.at < body.len() {
-            return Err(walk.wrong("expected nothing after the object"));
-        }
+        Walk::from(body, 0).object(|name, value| outline.note(body, name, value))?;
         Ok(outline)
     }
 
-    fn note(&mut self, walk: &Walk<'_>, key: Range<usize>, value: Range<usize>) -> Result<(), RequestError> {
-        let raw = walk.body.get(key.start + 1..key.end - 1).unwrap_or_default();
+    fn note(&mut self, body: &[u8], name: Range<usize>, value: Range<usize>) -> Result<(), RequestError> {
+        let raw = body.get(name.start + 1..name.end - 1).unwrap_or_default();
         // A name may be written with escapes, and is the same name to whoever reads it.
         let decoded: Option<String> =
-            if raw.contains(&b'\\') { serde_json::from_slice(&walk.body[key.clone()]).ok() } else { None };
+            if raw.contains(&b'\\') { serde_json::from_slice(&body[name]).ok() } else { None };
         let name = decoded.as_deref().map_or(raw, str::as_bytes);
         let place = match name {
             b"model" => &mut self.model,
@@ -161,7 +91,7 @@ impl Outline {
                 if self.stream.is_some() {
                     return Err(twice("stream"));
                 }
-                self.stream = Some(walk.body[value].starts_with(b"true"));
+                self.stream = Some(body[value].starts_with(b"true"));
                 return Ok(());
             }
             b"stream_options" => &mut self.stream_options,
@@ -217,11 +147,7 @@ impl Outline {
         if !whole.starts_with(b"[") {
             return Some(whole);
         }
-        let mut walk = Walk { body, at: range.start + 1 };
-        walk.space();
-        let start = walk.at;
-        walk.value().ok()?;
-        body.get(start..walk.at)
+        Walk::from(body, range.start + 1).next().ok()
     }
 
     /// The change that makes a streamed Chat answer end with what it used, where the request does not ask for it already.
@@ -274,123 +200,6 @@ struct NamedTool<'b> {
 
 fn twice(field: &str) -> RequestError {
     RequestError::field(field, "it stands there twice, expected once")
-}
-
-/// A walk over JSON text that steps over values without reading them.
-struct Walk<'b> {
-    body: &'b [u8],
-    at: usize,
-}
-
-impl Walk<'_> {
-    fn wrong(&self, problem: &str) -> RequestError {
-        RequestError {
-            kind: placet_core::ErrorKind::InvalidRequest,
-            problem: format!("the body is not valid JSON: {problem}, at byte {}", self.at),
-            field: None,
-        }
-    }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let is_there = self.body.get(self.at) == Some(&byte);
-        self.at += usize::from(is_there);
-        is_there
-    }
-
-    fn space(&mut self) {
-        while matches!(self.body.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
-            self.at += 1;
-        }
-    }
-
-    /// Steps over a text; gives its range, quotes included.
-    fn string(&mut self) -> Result<Range<usize>, RequestError> {
-        let start = self.at;
-        if !self.take(b'"') {
-            return Err(self.wrong("expected a text in quotes"));
-        }
-        self.rest_of_string()?;
-        Ok(start..self.at)
-    }
-
-    fn rest_of_string(&mut self) -> Result<(), RequestError> {
-        // Most texts are short, and eight bytes at a time are quicker for them than a search with wide registers.
-        let mut near = 8;
-        while near > 0
-            && let Some(word) = self.body.get(self.at..).and_then(<[u8]>::first_chunk)
-        {
-            let found = first_of(u64::from_le_bytes(*word));
-            if found == 8 {
-                self.at += 8;
-                near -= 1;
-            } else if word[found] == b'"' {
-                self.at += found + 1;
-                return Ok(());
-            } else {
-                // An escape: the byte after it is part of the text, whatever it is.
-                self.at += found + 2;
-                near = 8;
-            }
-        }
-        loop {
-            match memchr2(b'"', b'\\', self.body.get(self.at..).unwrap_or_default()) {
-                Some(found) if self.body[self.at + found] == b'"' => {
-                    self.at += found + 1;
-                    return Ok(());
-                }
-                Some(found) => self.at += found + 2,
-                None => return Err(self.wrong("a text without its end")),
-            }
-        }
-    }
-
-    /// Steps over a value.
-    fn value(&mut self) -> Result<(), RequestError> {
-        match self.body.get(self.at) {
-            Some(b'"') => self.string().map(drop),
-            Some(b'{' | b'[') => self.container(),
-            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
-                while let Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E') = self.body.get(self.at) {
-                    self.at += 1;
-                }
-                Ok(())
-            }
-            _ => Err(self.wrong("expected a value")),
-        }
-    }
-
-    fn container(&mut self) -> Result<(), RequestError> {
-        let mut depth = 0_usize;
-        while let Some(byte) = self.body.get(self.at) {
-            self.at += 1;
-            match byte {
-                b'"' => self.rest_of_string()?,
-                b'{' | b'[' => {
-                    depth += 1;
-                    if depth > MAX_DEPTH {
-                        return Err(self.wrong("values lie too deep in each other"));
-                    }
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    if depth == 0 {
-                        return Ok(());
-                    }
-                }
-                _ => {}
-            }
-        }
-        Err(self.wrong("it ends too early"))
-    }
-}
-
-/// The place of the first quote or backslash among eight bytes, the lowest first; 8 where there is none.
-fn first_of(word: u64) -> usize {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    // Marks the top bit of every byte that is zero, and perhaps of others above the first of them.
-    let zero = |word: u64| word.wrapping_sub(EACH) & !word & (EACH << 7);
-    let marked = zero(word ^ (EACH * 0x22)) | zero(word ^ (EACH * 0x5c));
-    (marked.trailing_zeros() / 8) as usize
 }
 
 #[cfg(test)]

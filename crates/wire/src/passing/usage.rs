@@ -1,9 +1,8 @@
 //! What the answers of each protocol say they used, read from one event or body at a time.
 
 use super::Speech;
-use super::outline::fields;
+use super::scan::Walk;
 use placet_core::Usage;
-use serde::Deserialize;
 
 /// What one event or one whole body says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,176 +23,142 @@ pub(super) fn read(speech: Speech, json: &[u8], before: Usage) -> Said {
     }
 }
 
-/// Reads a field's value, where there is one. All the rest of the text is stepped over.
-fn of<'j, T: Deserialize<'j>>(field: Option<&'j [u8]>) -> Option<T> {
-    serde_json::from_slice(field?).ok()
+/// The values of the fields at the top of an object that have these names; of one that stands there twice, the last.
+/// Nothing where it is no object. All the rest of the text is stepped over.
+fn fields<'j, const N: usize>(json: &'j [u8], names: [&str; N]) -> Option<[Option<&'j [u8]>; N]> {
+    let mut found = [None; N];
+    let noted = Walk::from(json, 0).object(|name, value| {
+        let name = json.get(name.start + 1..name.end - 1).unwrap_or_default();
+        if let Some(place) = names.iter().position(|known| known.as_bytes() == name) {
+            found[place] = json.get(value);
+        }
+        Ok(())
+    });
+    noted.ok().map(|()| found)
 }
 
-/// The usage that stands at the top, or else in the object of that name.
-fn at_top_or_in<'j, T: Deserialize<'j>>(json: &'j [u8], name: &str) -> Option<T> {
-    let [usage, nested] = fields(json, [&["usage"], &[name]])?;
-    of::<Option<T>>(usage).flatten().or_else(|| {
-        let [usage] = fields(nested?, [&["usage"]])?;
-        of::<Option<T>>(usage).flatten()
-    })
+/// The counts among the fields of an object.
+fn counts<const N: usize>(json: Option<&[u8]>, names: [&str; N]) -> [Option<u64>; N] {
+    json.and_then(|json| fields(json, names)).unwrap_or([None; N]).map(|value| count(value?))
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ChatUsage {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    /// DeepSeek's name for what came from its cache.
-    prompt_cache_hit_tokens: Option<u64>,
-    prompt_tokens_details: Option<InputDetails>,
-    completion_tokens_details: Option<OutputDetails>,
+/// A count: digits and nothing else.
+fn count(value: &[u8]) -> Option<u64> {
+    let digit = |total: u64, byte: &u8| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        total.checked_mul(10)?.checked_add(digit)
+    };
+    (!value.is_empty()).then(|| value.iter().try_fold(0, digit)).flatten()
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct InputDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-    audio_tokens: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Option<u64>,
-    audio_tokens: Option<u64>,
+/// The object that stands at the top under that name, or else in the object of the other name.
+fn at_top_or_in<'j>(json: &'j [u8], name: &str) -> Option<&'j [u8]> {
+    let is_object = |value: &&[u8]| value.starts_with(b"{");
+    let [usage, nested] = fields(json, ["usage", name])?;
+    usage.filter(is_object).or_else(|| fields(nested?, ["usage"])?[0].filter(is_object))
 }
 
 /// OpenAI counts cached input within input; ours are apart.
-fn disjoint(input: u64, output: u64, details: &InputDetails, more: &OutputDetails) -> Usage {
-    let (read, write) = (details.cached_tokens.unwrap_or(0), details.cache_write_tokens.unwrap_or(0));
+fn disjoint(input: u64, output: u64, details: [Option<u64>; 3], more: [Option<u64>; 2]) -> Usage {
+    let [cached, written, input_audio] = details.map(Option::unwrap_or_default);
+    let [reasoning, output_audio] = more.map(Option::unwrap_or_default);
     Usage {
-        input: input.saturating_sub(read).saturating_sub(write),
-        cache_read: read,
-        cache_write: write,
+        input: input.saturating_sub(cached).saturating_sub(written),
+        cache_read: cached,
+        cache_write: written,
         output,
-        reasoning: more.reasoning_tokens.unwrap_or(0),
-        input_audio: details.audio_tokens.unwrap_or(0),
-        output_audio: more.audio_tokens.unwrap_or(0),
+        reasoning,
+        input_audio,
+        output_audio,
         ..Usage::default()
     }
 }
 
-fn chat(json: &[u8]) -> Said {
-    let Some([usage, choices]) = fields(json, [&["usage"], &["choices"]]) else { return Said::default() };
-    let usage = of::<Option<ChatUsage>>(usage).flatten();
-    let has_none = |list: &[u8]| list.first() == Some(&b'[') && list[1..].trim_ascii_start() == b"]";
-    let is_only_usage = usage.is_some() && choices.is_some_and(has_none);
-    let usage = usage.map(|usage| {
-        let mut details = usage.prompt_tokens_details.unwrap_or_default();
-        details.cached_tokens = details.cached_tokens.or(usage.prompt_cache_hit_tokens);
-        let more = usage.completion_tokens_details.unwrap_or_default();
-        disjoint(usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0), &details, &more)
-    });
-    Said { usage, is_only_usage }
-}
+const INPUT_DETAILS: [&str; 3] = ["cached_tokens", "cache_write_tokens", "audio_tokens"];
+const OUTPUT_DETAILS: [&str; 2] = ["reasoning_tokens", "audio_tokens"];
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ResponsesUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    input_tokens_details: Option<InputDetails>,
-    output_tokens_details: Option<OutputDetails>,
+fn chat(json: &[u8]) -> Said {
+    let Some([usage, choices]) = fields(json, ["usage", "choices"]) else { return Said::default() };
+    let names = [
+        "prompt_tokens",
+        "completion_tokens",
+        // DeepSeek's name for what came from its cache.
+        "prompt_cache_hit_tokens",
+        "prompt_tokens_details",
+        "completion_tokens_details",
+    ];
+    let Some([input, output, hit, details, more]) = usage.and_then(|usage| fields(usage, names)) else {
+        return Said::default();
+    };
+    let number = |value: Option<&[u8]>| value.and_then(count);
+    let [cached, written, audio] = counts(details, INPUT_DETAILS);
+    let details = [cached.or(number(hit)), written, audio];
+    let more = counts(more, OUTPUT_DETAILS);
+    let usage = disjoint(number(input).unwrap_or(0), number(output).unwrap_or(0), details, more);
+    let has_none = |list: &[u8]| list.first() == Some(&b'[') && list[1..].trim_ascii_start() == b"]";
+    Said { usage: Some(usage), is_only_usage: choices.is_some_and(has_none) }
 }
 
 fn responses(json: &[u8]) -> Said {
-    let usage: Option<ResponsesUsage> = at_top_or_in(json, "response");
-    let usage = usage.map(|usage| {
-        let details = usage.input_tokens_details.unwrap_or_default();
-        let more = usage.output_tokens_details.unwrap_or_default();
-        disjoint(usage.input_tokens.unwrap_or(0), usage.output_tokens.unwrap_or(0), &details, &more)
+    let usage = at_top_or_in(json, "response").and_then(|usage| {
+        let names = ["input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"];
+        let [input, output, details, more] = fields(usage, names)?;
+        let number = |value: Option<&[u8]>| value.and_then(count).unwrap_or(0);
+        let (details, more) = (counts(details, INPUT_DETAILS), counts(more, OUTPUT_DETAILS));
+        Some(disjoint(number(input), number(output), details, more))
     });
     Said { usage, is_only_usage: false }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct MessagesUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_creation: Option<CacheCreation>,
-    server_tool_use: Option<ServerToolUse>,
-    output_tokens_details: Option<ThinkingDetails>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct CacheCreation {
-    ephemeral_1h_input_tokens: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ServerToolUse {
-    web_search_requests: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ThinkingDetails {
-    thinking_tokens: Option<u64>,
 }
 
 /// Counts are of the whole answer so far; one that is left out stays as it was.
 fn messages(json: &[u8], before: Usage) -> Said {
-    let usage: Option<MessagesUsage> = at_top_or_in(json, "message");
-    let usage = usage.map(|usage| {
-        let long = usage.cache_creation.and_then(|creation| creation.ephemeral_1h_input_tokens);
+    let usage = at_top_or_in(json, "message").and_then(|usage| {
+        let names = [
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "cache_creation",
+            "server_tool_use",
+            "output_tokens_details",
+        ];
+        let [input, output, read, written, creation, tools, details] = fields(usage, names)?;
+        let number = |value: Option<&[u8]>| value.and_then(count);
+        let [long] = counts(creation, ["ephemeral_1h_input_tokens"]);
         let long = long.unwrap_or(before.cache_write_long);
-        let written = usage.cache_creation_input_tokens;
-        Usage {
-            input: usage.input_tokens.unwrap_or(before.input),
-            cache_read: usage.cache_read_input_tokens.unwrap_or(before.cache_read),
-            cache_write: written.map_or(before.cache_write, |written| written.saturating_sub(long)),
+        Some(Usage {
+            input: number(input).unwrap_or(before.input),
+            cache_read: number(read).unwrap_or(before.cache_read),
+            cache_write: number(written).map_or(before.cache_write, |written| written.saturating_sub(long)),
             cache_write_long: long,
-            output: usage.output_tokens.unwrap_or(before.output),
-            reasoning: usage
-                .output_tokens_details
-                .and_then(|details| details.thinking_tokens)
-                .unwrap_or(before.reasoning),
-            searches: usage.server_tool_use.and_then(|tools| tools.web_search_requests).unwrap_or(before.searches),
+            output: number(output).unwrap_or(before.output),
+            reasoning: counts(details, ["thinking_tokens"])[0].unwrap_or(before.reasoning),
+            searches: counts(tools, ["web_search_requests"])[0].unwrap_or(before.searches),
             ..before
-        }
+        })
     });
     Said { usage, is_only_usage: false }
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct GeminiUsage {
-    prompt_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
-    thoughts_token_count: Option<u64>,
-    tool_use_prompt_token_count: Option<u64>,
-}
-
 /// Thinking is counted beside the answer's text and not within it.
 fn gemini(json: &[u8]) -> Said {
-    let Some([usage]) = fields(json, [&["usageMetadata", "usage_metadata"]]) else { return Said::default() };
-    let usage = of::<Option<GeminiUsage>>(usage).flatten();
-    let usage = usage.map(|usage| {
-        let cached = usage.cached_content_token_count.unwrap_or(0);
-        let thoughts = usage.thoughts_token_count.unwrap_or(0);
-        Usage {
-            input: usage
-                .prompt_token_count
-                .unwrap_or(0)
-                .saturating_sub(cached)
-                .saturating_add(usage.tool_use_prompt_token_count.unwrap_or(0)),
+    let usage = fields(json, ["usageMetadata", "usage_metadata"]).and_then(|[usage, also]| {
+        let names = [
+            "promptTokenCount",
+            "candidatesTokenCount",
+            "cachedContentTokenCount",
+            "thoughtsTokenCount",
+            "toolUsePromptTokenCount",
+        ];
+        let found = fields(usage.or(also)?, names)?;
+        let [input, output, cached, thoughts, tools] = found.map(|value| value.and_then(count).unwrap_or(0));
+        Some(Usage {
+            input: input.saturating_sub(cached).saturating_add(tools),
             cache_read: cached,
-            output: usage.candidates_token_count.unwrap_or(0).saturating_add(thoughts),
+            output: output.saturating_add(thoughts),
             reasoning: thoughts,
             ..Usage::default()
-        }
+        })
     });
     Said { usage, is_only_usage: false }
 }
