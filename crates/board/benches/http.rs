@@ -9,33 +9,33 @@
 //! server beside another one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a measurement, run by hand")]
-#![allow(clippy::disallowed_methods, reason = "a measurement reads the clock and starts threads")]
+#![allow(clippy::disallowed_methods, reason = "a measurement reads the clock and starts tasks")]
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-fn main() {
+/// All clients in one thread: what they cost is taken from the server that shares the machine.
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let [address, path, clients, seconds] = args.as_slice() else {
         println!("http: skipped; give ADDRESS PATH CLIENTS SECONDS");
         return;
     };
     let (clients, seconds): (usize, u64) = (clients.parse().unwrap(), seconds.parse().unwrap());
-    let stop = Arc::new(AtomicBool::new(false));
+    let began = Instant::now();
+    let until = began + Duration::from_secs(seconds);
     let workers: Vec<_> = (0..clients)
         .map(|number| {
-            let (address, path, stop) = (address.clone(), path.clone(), stop.clone());
-            thread::spawn(move || client(&address, &path, number, &stop))
+            let (address, path) = (address.clone(), path.clone());
+            tokio::spawn(async move { client(&address, &path, number, until).await })
         })
         .collect();
-    let began = Instant::now();
-    thread::sleep(Duration::from_secs(seconds));
-    stop.store(true, Ordering::Relaxed);
-    let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+    let mut times: Vec<Duration> = Vec::new();
+    for worker in workers {
+        times.extend(worker.await.unwrap());
+    }
     let took = began.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default().as_secs_f64() * 1000.0;
@@ -49,9 +49,9 @@ fn main() {
     );
 }
 
-/// Writes one after the other until it is told to stop; gives how long each took.
-fn client(address: &str, path: &str, number: usize, stop: &AtomicBool) -> Vec<Duration> {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+/// Writes one after the other until then; gives how long each took.
+async fn client(address: &str, path: &str, number: usize, until: Instant) -> Vec<Duration> {
+    let mut stream = TcpStream::connect(address).await.expect("the server listens");
     stream.set_nodelay(true).unwrap();
     let body = format!(r#"{{"writer":"agent-{number}","content":{{"n":{number},"text":"the disk of db1 is full"}}}}"#);
     let request = format!(
@@ -59,26 +59,30 @@ fn client(address: &str, path: &str, number: usize, stop: &AtomicBool) -> Vec<Du
         body.len()
     );
     let (mut times, mut buffer) = (Vec::new(), Vec::with_capacity(4096));
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let began = Instant::now();
-        stream.write_all(request.as_bytes()).unwrap();
+        if began >= until {
+            return times;
+        }
+        stream.write_all(request.as_bytes()).await.unwrap();
         buffer.clear();
         while !is_whole(&buffer) {
-            let mut piece = [0; 4096];
-            let read = stream.read(&mut piece).unwrap();
-            assert!(read > 0, "the server closed the connection");
-            buffer.extend_from_slice(&piece[..read]);
+            assert!(stream.read_buf(&mut buffer).await.unwrap() > 0, "the server closed the connection");
         }
         assert!(buffer.starts_with(b"HTTP/1.1 201"), "{}", String::from_utf8_lossy(&buffer));
         times.push(began.elapsed());
     }
-    times
 }
 
 /// Whether an answer with a `content-length` is there whole.
 fn is_whole(buffer: &[u8]) -> bool {
+    const LENGTH: &[u8] = b"content-length:";
     let Some(head) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
-    let text = String::from_utf8_lossy(&buffer[..head]).to_ascii_lowercase();
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let mut lines = buffer[..head].split(|byte| *byte == b'\n');
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_at_checked(LENGTH.len())?;
+        let value = name.eq_ignore_ascii_case(LENGTH).then(|| str::from_utf8(value.trim_ascii()).ok())??;
+        value.parse::<usize>().ok()
+    });
     buffer.len() >= head + 4 + length.unwrap_or(0)
 }

@@ -283,12 +283,29 @@ impl Body {
 
     /// Reads ahead until `limit` bytes or the end are there, without taking them: the body still hands out everything.
     pub async fn peek(&mut self, limit: usize) -> Excerpt {
+        let broken = self.hold(limit).await.err();
+        let have: usize = self.ahead.iter().map(Bytes::len).sum();
+        let mut bytes = BytesMut::with_capacity(have.min(limit));
+        for piece in &self.ahead {
+            let room = limit - bytes.len();
+            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        let total = self.declared.unwrap_or(0).max(self.received);
+        let cut = (have > limit).then(|| Cut { kept: length(limit), total, unit: "bytes".to_owned() });
+        Excerpt { bytes: bytes.freeze(), cut, broken }
+    }
+
+    /// Waits until more than `limit` bytes have arrived, or the end; the body still hands out everything.
+    ///
+    /// # Errors
+    /// What broke the body off before that; it is told again when the body is read.
+    pub async fn hold(&mut self, limit: usize) -> crate::Result<()> {
+        // Pieces are asked for as if none had been put by.
         let mut pieces = std::mem::take(&mut self.ahead);
         let mut have: usize = pieces.iter().map(Bytes::len).sum();
-        let mut broken = None;
-        let mut ended = matches!(self.source, Source::Ended);
+        let mut held = Ok(());
         // One more byte than the limit tells whether there is more.
-        while have <= limit && !ended {
+        while have <= limit && !matches!(self.source, Source::Ended) {
             match self.chunk().await {
                 Some(Ok(bytes)) => {
                     have = have.saturating_add(bytes.len());
@@ -296,21 +313,14 @@ impl Body {
                 }
                 Some(Err(error)) => {
                     self.source = Source::Broken(error.clone());
-                    broken = Some(error);
+                    held = Err(error);
                     break;
                 }
-                None => ended = true,
+                None => break,
             }
         }
-        let mut bytes = BytesMut::with_capacity(have.min(limit));
-        for piece in &pieces {
-            let room = limit - bytes.len();
-            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
-        }
         self.ahead = pieces;
-        let total = self.declared.unwrap_or(0).max(self.received);
-        let cut = (have > limit).then(|| Cut { kept: length(limit), total, unit: "bytes".to_owned() });
-        Excerpt { bytes: bytes.freeze(), cut, broken }
+        held
     }
 
     /// The next piece, without taking it: the body still hands out everything. `None` at the end.

@@ -5,7 +5,11 @@
 
 use placet_core::{BoxFuture, Env};
 use std::io;
+use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// How long nobody new comes to a lane before it is at rest.
+const REST: Duration = Duration::from_secs(5);
 
 /// Connections on their way to a lane.
 type Arrivals = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
@@ -18,8 +22,8 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Starts `count` threads.
-    pub(crate) fn start(count: usize, env: &Env) -> io::Result<Self> {
+    /// Starts `count` threads, each of which does `at_rest` now and then while nobody new comes.
+    pub(crate) fn start(count: usize, at_rest: Option<fn()>, env: &Env) -> io::Result<Self> {
         let mut lanes = Vec::with_capacity(count);
         for number in 0..count {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -32,7 +36,7 @@ impl Lanes {
                 reason = "a lane owns its runtime for as long as connections are served"
             )]
             thread.spawn(move || {
-                runtime.block_on(serve(arrivals, env));
+                runtime.block_on(serve(arrivals, at_rest, env));
                 // Work that blocks would hold up whoever stops the gateway.
                 runtime.shutdown_background();
             })?;
@@ -51,8 +55,17 @@ impl Lanes {
     }
 }
 
-async fn serve(mut arrivals: Arrivals, env: Env) {
-    while let Some(connection) = arrivals.recv().await {
+async fn serve(mut arrivals: Arrivals, at_rest: Option<fn()>, env: Env) {
+    loop {
+        let arrived = tokio::select! {
+            biased;
+            arrived = arrivals.recv() => arrived,
+            () = env.sleep(REST), if at_rest.is_some() => {
+                at_rest.into_iter().for_each(|rest| rest());
+                continue;
+            }
+        };
+        let Some(connection) = arrived else { return };
         drop(env.spawn("client connection", connection));
     }
 }

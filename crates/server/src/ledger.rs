@@ -3,13 +3,14 @@
 //! Lines are written as JSON into a buffer at the end of each request. A task takes the buffer every
 //! [`INTERVAL`](Ledger) and appends it to a log of the store as one entry, so that thousands of requests cost one commit.
 
+use bytes::{Buf as _, Bytes};
 use placet_core::env::Task;
 use placet_core::{Env, Timestamp, Usage};
 use placet_store::{Batch, Key, LogName, SharedStore, Tenant, Value};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -20,8 +21,13 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The most bytes of lines that wait: a store that is away for long costs lines, never memory.
 const MOST_WAITING: usize = 16 << 20;
-/// The most bytes of one entry.
-const MOST_ENTRY: usize = 4 << 20;
+/// The most bytes of one entry: databases keep what they have read and written of late, and keep it in pieces.
+const MOST_ENTRY: usize = 64 << 10;
+/// The most bytes that are committed together.
+const MOST_TOGETHER: usize = 4 << 20;
+/// How much room is made for the first of several lines, in bytes.
+const LEAST_ROOM: usize = 1 << 10;
+const MOST_ROOM: usize = 1 << 20;
 /// The format of an entry: lines of JSON.
 const FORMAT: u16 = 1;
 
@@ -107,7 +113,22 @@ impl LedgerLine<'_> {
         put(out, ",\"status\":", &self.status);
         text(out, ",\"outcome\":", &self.outcome);
         if let Some(usage) = &self.usage {
-            put(out, ",\"usage\":", usage);
+            let always = [
+                (",\"usage\":{\"input\":", usage.input),
+                (",\"cache_read\":", usage.cache_read),
+                (",\"cache_write\":", usage.cache_write),
+                (",\"cache_write_long\":", usage.cache_write_long),
+                (",\"output\":", usage.output),
+                (",\"reasoning\":", usage.reasoning),
+            ];
+            let seldom = [
+                (",\"input_audio\":", usage.input_audio),
+                (",\"output_audio\":", usage.output_audio),
+                (",\"searches\":", usage.searches),
+            ];
+            let seldom = seldom.into_iter().filter(|(_, count)| *count > 0);
+            always.into_iter().chain(seldom).for_each(|(name, count)| put(out, name, &count));
+            out.push(b'}');
         }
         if let Some(cost) = &self.cost {
             put(out, ",\"cost\":", cost);
@@ -135,6 +156,8 @@ pub struct Ledger {
 
 struct Shared {
     waiting: Mutex<Vec<u8>>,
+    /// How many bytes of lines came together last.
+    room: AtomicUsize,
     /// Wakes the writer where the buffer was empty.
     filled: Notify,
     written: AtomicU64,
@@ -147,7 +170,8 @@ impl Ledger {
     #[must_use]
     pub fn open(store: SharedStore, tenant: &Tenant, env: &Env) -> (Self, Task) {
         let shared = Arc::new(Shared {
-            waiting: Mutex::new(Vec::with_capacity(16 << 10)),
+            waiting: Mutex::default(),
+            room: AtomicUsize::new(0),
             filled: Notify::new(),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -167,6 +191,9 @@ impl Ledger {
                 return;
             }
             let before = waiting.len();
+            if waiting.capacity() == 0 {
+                waiting.reserve(self.shared.room.load(Ordering::Relaxed).clamp(LEAST_ROOM, MOST_ROOM));
+            }
             line.write(&mut waiting);
             waiting.push(b'\n');
             before == 0
@@ -206,51 +233,45 @@ fn log_name(tenant: &Tenant) -> LogName {
 }
 
 async fn write(shared: Arc<Shared>, store: SharedStore, log: LogName, env: Env) {
-    let mut spare = Vec::new();
     loop {
         let is_closing = shared.closing.load(Ordering::Acquire);
-        let mut lines = {
+        let mut rest = {
             let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *waiting, std::mem::take(&mut spare))
+            // The next lines need about as much room; whoever writes the first of them takes it. What is not copied here is
+            // freed as whole as it was taken, and leaves nothing behind in this thread.
+            shared.room.store(waiting.len(), Ordering::Relaxed);
+            Bytes::from(std::mem::take(&mut *waiting))
         };
-        if lines.is_empty() {
+        if rest.is_empty() {
             if is_closing {
                 return;
             }
-            spare = lines;
             shared.filled.notified().await;
             if !shared.closing.load(Ordering::Acquire) {
                 env.sleep(INTERVAL).await;
             }
             continue;
         }
-        let mut rest = lines.as_slice();
         while !rest.is_empty() {
-            let entry = group(rest);
-            let count = u64::try_from(memchr::memchr_iter(b'\n', entry).count()).unwrap_or(0);
-            let mut batch = Batch::new();
-            batch.append(&log, Value::new(FORMAT, entry.to_vec()));
-            // Repeating a batch whose answer was lost would write lines twice, and a line twice is worse than one lost.
-            match store.commit(batch).await {
-                Ok(_) => {
-                    shared.written.fetch_add(count, Ordering::Relaxed);
-                    rest = &rest[entry.len()..];
-                }
-                Err(placet_store::StoreError::Unknown { .. }) => {
-                    shared.dropped.fetch_add(count, Ordering::Relaxed);
-                    rest = &rest[entry.len()..];
-                }
-                Err(_) if is_closing => {
-                    shared.dropped.fetch_add(count, Ordering::Relaxed);
-                    rest = &rest[entry.len()..];
-                }
-                Err(_) => env.sleep(PATIENCE).await,
+            let (mut batch, mut length) = (Batch::new(), 0);
+            while length < rest.len() && length < MOST_TOGETHER {
+                let entry = rest.slice(length..length + group(&rest[length..]));
+                length += entry.len();
+                batch.append(&log, Value::new(FORMAT, entry));
             }
-        }
-        lines.clear();
-        // A burst's buffer is given back.
-        if lines.capacity() <= 1 << 20 {
-            spare = lines;
+            let count = u64::try_from(memchr::memchr_iter(b'\n', &rest[..length]).count()).unwrap_or(0);
+            // Repeating a batch whose answer was lost would write lines twice, and a line twice is worse than one lost.
+            let counter = match store.commit(batch).await {
+                Ok(_) => &shared.written,
+                Err(placet_store::StoreError::Unknown { .. }) => &shared.dropped,
+                Err(_) if is_closing => &shared.dropped,
+                Err(_) => {
+                    env.sleep(PATIENCE).await;
+                    continue;
+                }
+            };
+            counter.fetch_add(count, Ordering::Relaxed);
+            rest.advance(length);
         }
         if !is_closing {
             env.sleep(INTERVAL).await;
@@ -258,13 +279,14 @@ async fn write(shared: Arc<Shared>, store: SharedStore, log: LogName, env: Env) 
     }
 }
 
-/// Whole lines from the beginning, as many as one entry takes.
-fn group(lines: &[u8]) -> &[u8] {
+/// How many bytes at the beginning are whole lines, as many as one entry takes.
+fn group(lines: &[u8]) -> usize {
     if lines.len() <= MOST_ENTRY {
-        return lines;
+        return lines.len();
     }
-    let end = memchr::memrchr(b'\n', &lines[..MOST_ENTRY]).map_or(lines.len(), |at| at + 1);
-    &lines[..end]
+    // A line that is longer than that stays whole.
+    let end = memchr::memrchr(b'\n', &lines[..MOST_ENTRY]).or_else(|| memchr::memchr(b'\n', lines));
+    end.map_or(lines.len(), |at| at + 1)
 }
 
 /// Reads the lines of entries after `after` (0 is the first), at most `entries` of them; gives the number of the last entry
@@ -326,7 +348,7 @@ mod tests {
             key: "k\u{e9}\t\u{7f}".into(),
             provider: "p".into(),
             provider_model: "\\m".into(),
-            usage: Some(Usage { input: 3, output: 5, ..Usage::default() }),
+            usage: Some(Usage { input: 3, output: 5, searches: 7, ..Usage::default() }),
             cost: Some(placet_core::Money::ZERO),
             fallbacks: 2,
             trace: "0af7".into(),
@@ -346,16 +368,16 @@ mod tests {
         let store: SharedStore = Arc::new(MemoryStore::new(env.clock().clone()));
         let tenant = Tenant::new("t");
         let (ledger, task) = Ledger::open(store.clone(), &tenant, &env);
-        for index in 0..100 {
+        for index in 0..1000 {
             ledger.record(&line(&index.to_string()));
         }
         ledger.close();
         task.join().await.unwrap();
-        assert_eq!((ledger.written(), ledger.dropped()), (100, 0));
+        assert_eq!((ledger.written(), ledger.dropped()), (1000, 0));
         let (last, lines) = read_ledger(&store, &tenant, 0, 100).await.unwrap();
-        assert!(last < 10, "{last} entries");
+        assert!((2..20).contains(&last), "{last} entries of at most 64 KiB");
         let ids: Vec<String> = lines.iter().map(|line| line.id.to_string()).collect();
-        assert_eq!(ids, (0..100).map(|index| index.to_string()).collect::<Vec<_>>());
+        assert_eq!(ids, (0..1000).map(|index| index.to_string()).collect::<Vec<_>>());
         assert_eq!(lines[0].model, "m\n\"");
     }
 }

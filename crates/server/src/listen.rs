@@ -25,6 +25,7 @@ pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
     lanes: usize,
+    at_rest: Option<fn()>,
 }
 
 impl Listener {
@@ -35,7 +36,7 @@ impl Listener {
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Listener { listener, address, lanes: 0 })
+        Ok(Listener { listener, address, lanes: 0, at_rest: None })
     }
 
     /// Serves connections on that many threads of their own, each connection whole on one of them. Best is one for each
@@ -43,6 +44,14 @@ impl Listener {
     #[must_use]
     pub fn lanes(mut self, count: usize) -> Self {
         self.lanes = count;
+        self
+    }
+
+    /// What each lane does every few seconds while nobody new comes to it, on its own thread and while it serves nothing else:
+    /// an allocator may give back there what a burst has left behind.
+    #[must_use]
+    pub fn at_rest(mut self, rest: fn()) -> Self {
+        self.at_rest = Some(rest);
         self
     }
 
@@ -57,7 +66,7 @@ impl Listener {
     /// Where the system gives no threads for lanes, it serves without.
     pub async fn serve(self, gateway: Arc<Gateway>, stop: CancellationToken) {
         let env = gateway.env.clone();
-        let mut lanes = (self.lanes > 0).then(|| Lanes::start(self.lanes, &env).ok()).flatten();
+        let mut lanes = (self.lanes > 0).then(|| Lanes::start(self.lanes, self.at_rest, &env).ok()).flatten();
         let limits = gateway.snapshot().config.limits;
         let mut builder = Builder::new(Connections { env: env.clone() });
         builder

@@ -157,7 +157,7 @@ impl Gateway {
             // Nobody else has what it goes on from.
             order.retain(|index| route.targets.get(*index).is_some_and(|target| *target.provider == **provider));
         }
-        let state = State::of(&asked, &kept);
+        let state = State::of(&asked, &kept, conversation.is_some());
         let mut missed = None;
         for (tried, index) in order.iter().enumerate() {
             let Some(target) = route.targets.get(*index) else { continue };
@@ -267,9 +267,7 @@ impl Gateway {
         // What breaks off before our head is sent is a refusal, and another target may do better. A stream is not waited for
         // where there is nobody else to ask.
         if !asked.stream {
-            if let Some(error) = response.body.peek(HELD).await.broken {
-                return Err(Missed::net(&error));
-            }
+            response.body.hold(HELD).await.map_err(|error| Missed::net(&error))?;
         } else if is_noted || route.targets.len() > 1 {
             response.body.first().await.map_err(|error| Missed::net(&error))?;
         }
@@ -367,10 +365,11 @@ enum State {
 }
 
 impl State {
-    fn of(asked: &TurnAsked, kept: &GoesOn) -> Self {
+    /// `may_move`: there are several targets, so that it matters whose state it is.
+    fn of(asked: &TurnAsked, kept: &GoesOn, may_move: bool) -> Self {
         if matches!(kept, GoesOn::Here) || holds_sealed(asked.speech, &asked.body) {
             State::Sealed
-        } else if holds_native(asked.speech, &asked.body) {
+        } else if may_move && holds_native(asked.speech, &asked.body) {
             State::Native
         } else {
             State::None

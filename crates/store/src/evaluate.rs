@@ -8,7 +8,6 @@ use crate::store::{Cell, LogHead};
 use crate::value::Value;
 use placet_core::Timestamp;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// What a cell holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +71,7 @@ pub(crate) fn evaluate<'b, G: Ground>(batch: &'b Batch, now: Timestamp, ground: 
         numbers: Vec::new(),
         sums: Vec::new(),
         heads: Vec::new(),
-        cells: BTreeMap::new(),
+        cells: Vec::with_capacity(batch.len()),
         gone: Vec::new(),
         effects: Vec::with_capacity(batch.len()),
     };
@@ -108,9 +107,10 @@ struct Evaluation<'b, 'g, G> {
     instant: Timestamp,
     numbers: Vec<u64>,
     sums: Vec<i64>,
-    // Few logs and cells are touched by one batch; none of these allocates before it is needed.
+    // Few logs and cells are touched by one batch.
     heads: Vec<(&'b LogName, LogHead)>,
-    cells: BTreeMap<Cow<'b, Key>, Known>,
+    /// In the order of their keys.
+    cells: Vec<(Cow<'b, Key>, Known)>,
     gone: Vec<&'b Key>,
     effects: Vec<Effect<'b>>,
 }
@@ -127,24 +127,32 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
         Ok(&mut self.heads[at].1)
     }
 
+    /// Where a cell stands among those that are known, or would stand.
+    fn place(&self, key: &Key) -> std::result::Result<usize, usize> {
+        self.cells.binary_search_by(|(known, _)| known.as_ref().cmp(key))
+    }
+
     /// A cell that the batch names literally.
-    fn cell(&mut self, key: &'b Key) -> Result<Option<Held>> {
-        let known = match self.cells.get(key) {
-            Some(known) => known.clone(),
-            None if self.is_gone(key) => Known::Absent,
-            None => {
-                let held = self.ground.cell(key)?;
-                let known = held.map_or(Known::Absent, Known::Held);
-                self.cells.insert(Cow::Borrowed(key), known.clone());
-                known
+    fn cell(&mut self, key: &'b Key) -> Result<Option<&Held>> {
+        let place = match self.place(key) {
+            Ok(place) => place,
+            Err(place) => {
+                let held = if self.is_gone(key) { None } else { self.ground.cell(key)? };
+                self.cells.insert(place, (Cow::Borrowed(key), held.map_or(Known::Absent, Known::Held)));
+                place
             }
         };
-        match known {
+        match &self.cells[place].1 {
             Known::Absent => Ok(None),
             Known::Held(held) => Ok(Some(held)),
             // A batch that names a filled-in key literally reads it first, so this is not reached.
             Known::Written => Err(filled_and_literal(key)),
         }
+    }
+
+    /// The version that a literal key gets by being written now.
+    fn next_version(&mut self, key: &'b Key) -> Result<u64> {
+        Ok(self.cell(key)?.map_or(0, |held| held.version) + 1)
     }
 
     fn is_gone(&self, key: &Key) -> bool {
@@ -163,7 +171,7 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
             }
             Condition::Version { key, .. } | Condition::Absent { key } | Condition::NotPassed { key } => {
                 let held = self.cell(key)?;
-                let holds = match (condition, &held) {
+                let holds = match (condition, held) {
                     (Condition::Version { version, .. }, Some(held)) => held.version == *version,
                     (Condition::NotPassed { .. }, Some(held)) => {
                         held.value.leading_instant().is_some_and(|until| instant < until)
@@ -174,7 +182,8 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
                 if holds {
                     return Ok(());
                 }
-                Found::Cell(held.map(|held| Cell { key: key.clone(), version: held.version, value: held.value }))
+                let cell = |held: &Held| Cell { key: key.clone(), version: held.version, value: held.value.clone() };
+                Found::Cell(held.map(cell))
             }
         };
         Err(StoreError::Condition { index, found, at: instant })
@@ -195,7 +204,7 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
         let value = value.fill(&self.numbers, self.instant);
         match key {
             PutKey::Known(key) => {
-                let version = self.cell(key)?.map_or(0, |held| held.version) + 1;
+                let version = self.next_version(key)?;
                 self.set(Cow::Borrowed(key), Some(version), value);
             }
             PutKey::Filled(form) => {
@@ -203,15 +212,12 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
                 if batch.puts_literally(&key) {
                     return Err(filled_and_literal(&key));
                 }
-                let version = match self.cells.get(&key) {
-                    Some(Known::Absent) => Some(1),
-                    Some(Known::Held(held)) => Some(held.version + 1),
-                    Some(Known::Written) => None,
-                    None if self.is_gone(&key) => Some(1),
-                    None => match batch.named_literally(&key) {
-                        Some(literal) => Some(self.cell(literal)?.map_or(0, |held| held.version) + 1),
-                        None => None,
-                    },
+                let version = match self.place(&key).map(|place| &self.cells[place].1) {
+                    Ok(Known::Absent) => Some(1),
+                    Ok(Known::Held(held)) => Some(held.version + 1),
+                    Ok(Known::Written) => None,
+                    Err(_) if self.is_gone(&key) => Some(1),
+                    Err(_) => batch.named_literally(&key).map(|literal| self.next_version(literal)).transpose()?,
                 };
                 self.set(Cow::Owned(key), version, value);
             }
@@ -224,14 +230,21 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
             Some(version) => Known::Held(Held { version, value: value.clone() }),
             None => Known::Written,
         };
-        self.cells.insert(key.clone(), known);
+        self.know(key.clone(), known);
         self.effects.push(Effect::Set { key, version, value });
+    }
+
+    fn know(&mut self, key: Cow<'b, Key>, known: Known) {
+        match self.place(&key) {
+            Ok(place) => self.cells[place].1 = known,
+            Err(place) => self.cells.insert(place, (key, known)),
+        }
     }
 
     fn add(&mut self, key: &'b Key, delta: i64, ceiling: Option<i64>) -> Result<()> {
         let held = self.cell(key)?;
         let not_a_counter = |problem: &str| StoreError::NotACounter { key: key.clone(), problem: problem.to_owned() };
-        let (version, before) = match &held {
+        let (version, before) = match held {
             None => (0, 0),
             Some(held) => {
                 (held.version, held.value.as_counter().ok_or_else(|| not_a_counter("its value is something else"))?)
@@ -250,17 +263,15 @@ impl<'b, G: Ground> Evaluation<'b, '_, G> {
 
     fn delete_cell(&mut self, key: &'b Key) -> Result<()> {
         if self.cell(key)?.is_some() {
-            self.cells.insert(Cow::Borrowed(key), Known::Absent);
+            self.know(Cow::Borrowed(key), Known::Absent);
             self.effects.push(Effect::Remove(key));
         }
         Ok(())
     }
 
     fn delete_prefix(&mut self, prefix: &'b Key) {
-        for (key, known) in self.cells.range_mut(Cow::Borrowed(prefix)..) {
-            if !key.starts_with(prefix) {
-                break;
-            }
+        let (Ok(first) | Err(first)) = self.place(prefix);
+        for (_, known) in self.cells[first..].iter_mut().take_while(|(key, _)| key.starts_with(prefix)) {
             *known = Known::Absent;
         }
         self.gone.push(prefix);

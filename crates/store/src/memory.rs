@@ -10,6 +10,7 @@ use crate::watch::{Growth, Heads, Watch};
 use async_trait::async_trait;
 use bytes::Bytes;
 use placet_core::{Clock, Timestamp};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::ops::Bound;
@@ -96,7 +97,7 @@ impl State {
         for effect in plan.effects {
             match effect {
                 Effect::Append { log, number, value } => self.append(log, Entry { number, at: instant, value }),
-                Effect::Set { key, version, value } => self.set(&key, version, value),
+                Effect::Set { key, version, value } => self.set(key, version, value),
                 Effect::Remove(key) => {
                     self.cells.remove(key);
                 }
@@ -120,13 +121,16 @@ impl State {
         }
     }
 
-    fn set(&mut self, key: &Key, version: Option<u64>, value: Value) {
-        match self.cells.get_mut(key) {
-            Some(held) => *held = Held { version: version.unwrap_or(held.version + 1), value },
-            None => {
-                self.cells.insert(key.clone(), Held { version: version.unwrap_or(1), value });
-            }
+    fn set(&mut self, key: Cow<'_, Key>, version: Option<u64>, value: Value) {
+        // A key of the batch's own stands there already, nearly always; one that was filled in does not.
+        if let Cow::Borrowed(known) = key
+            && let Some(held) = self.cells.get_mut(known)
+        {
+            *held = Held { version: version.unwrap_or(held.version + 1), value };
+            return;
         }
+        let held = self.cells.entry(key.into_owned()).or_insert(Held { version: 0, value: Value::new(Value::OWN, "") });
+        *held = Held { version: version.unwrap_or(held.version + 1), value };
     }
 
     fn remove_prefix(&mut self, prefix: &Key) {

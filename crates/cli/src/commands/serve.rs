@@ -5,6 +5,7 @@ use crate::commands::check::{config_file, wrong};
 use crate::failure::{Code, Done, Failure};
 use crate::house::House;
 use crate::interrupt::Interrupts;
+use crate::memory;
 use crate::output::{Tone, printable};
 use crate::vars;
 use placet_models::Lookup;
@@ -62,7 +63,7 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
         Failure::new(Code::Failed, format!("{} cannot be listened on: {error}", config.listen))
             .hint("something else may listen there already; --listen 127.0.0.1:0 takes any free port")
     })?;
-    let listener = listener.lanes(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let listener = memory::in_lanes(listener);
     let mut interrupts = Interrupts::but_for_hangups();
     let gateway = Gateway::new(config, parts)?;
     told(house, &gateway, &listener, &place);

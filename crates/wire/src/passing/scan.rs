@@ -30,35 +30,46 @@ impl<'b> Walk<'b> {
     /// [`RequestError`] where it is no object, is cut, or something follows; and whatever `field` says.
     pub(super) fn object(
         mut self,
-        mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+        field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
         self.space();
         if !self.take(b'{') {
             return Err(self.wrong("expected an object, `{` first"));
         }
         self.space();
-        if !self.take(b'}') {
-            loop {
-                let name = self.string()?;
+        if self.take(b'}') { self.nothing() } else { self.fields(field) }
+    }
+
+    /// Steps over the fields of an object from here on, as [`Walk::object`] does, to its end and that of the text.
+    ///
+    /// # Errors
+    /// As [`Walk::object`].
+    pub(super) fn fields(
+        mut self,
+        mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        loop {
+            let name = self.string()?;
+            self.space();
+            if !self.take(b':') {
+                return Err(self.wrong("expected `:` after a field's name"));
+            }
+            self.space();
+            let start = self.at;
+            self.value()?;
+            field(name, start..self.at)?;
+            self.space();
+            if self.take(b',') {
                 self.space();
-                if !self.take(b':') {
-                    return Err(self.wrong("expected `:` after a field's name"));
-                }
-                self.space();
-                let start = self.at;
-                self.value()?;
-                field(name, start..self.at)?;
-                self.space();
-                if self.take(b',') {
-                    self.space();
-                    continue;
-                }
-                if self.take(b'}') {
-                    break;
-                }
+            } else if self.take(b'}') {
+                return self.nothing();
+            } else {
                 return Err(self.wrong("expected `,` or `}` after a field"));
             }
         }
+    }
+
+    fn nothing(&mut self) -> Result<(), RequestError> {
         self.space();
         if self.at < self.body.len() { Err(self.wrong("expected nothing after the object")) } else { Ok(()) }
     }

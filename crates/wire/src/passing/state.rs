@@ -2,7 +2,8 @@
 
 use super::Speech;
 use crate::envelope;
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
+use std::sync::LazyLock;
 
 /// What the standard alphabet of base64 makes of the beginning of an envelope: clients of Gemini write signatures so.
 const SEALED_IN_BASE64: &[u8] = b"cGxhY2V0MS";
@@ -10,8 +11,8 @@ const SEALED_IN_BASE64: &[u8] = b"cGxhY2V0MS";
 /// Whether a request may hold state in an envelope of ours, which no provider is ever sent.
 #[must_use]
 pub fn holds_sealed(speech: Speech, body: &[u8]) -> bool {
-    memmem::find(body, envelope::MARK.as_bytes()).is_some()
-        || (speech == Speech::Gemini && memmem::find(body, SEALED_IN_BASE64).is_some())
+    static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(envelope::MARK));
+    MARK.find(body).is_some() || (speech == Speech::Gemini && memmem::find(body, SEALED_IN_BASE64).is_some())
 }
 
 /// Whether a request may hold state that only the provider which wrote it understands.

@@ -23,6 +23,38 @@ pub(super) fn read(speech: Speech, json: &[u8], before: Usage) -> Said {
     }
 }
 
+/// Reads the usage of a whole body. It stands near the end in every protocol, so that is where it is looked for first.
+pub(super) fn read_whole(speech: Speech, json: &[u8]) -> Option<Usage> {
+    let near_end = match speech {
+        Speech::Gemini => last_field(json, "usageMetadata"),
+        _ => last_field(json, "usage"),
+    };
+    let found = near_end.and_then(|usage| match speech {
+        Speech::OpenaiChat => chat_usage(usage),
+        Speech::OpenaiResponses => responses_usage(usage),
+        Speech::AnthropicMessages => messages_usage(usage, Usage::default()),
+        Speech::Gemini => gemini_usage(usage),
+    });
+    found.or_else(|| read(speech, json, Usage::default()).usage)
+}
+
+/// The value of a field at the top of an object, if the last text of that name in it is the field's name: from there on other
+/// fields follow, and then the end of both the object and the text. What stands before is not looked at.
+fn last_field<'j>(json: &'j [u8], name: &str) -> Option<&'j [u8]> {
+    let quoted = |at: &usize| {
+        let at = at.checked_sub(1)?;
+        let rest = json.get(at..)?.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?;
+        rest.starts_with(b"\"").then_some(at)
+    };
+    let at = memchr::memrchr_iter(*name.as_bytes().first()?, json).find_map(|at| quoted(&at))?;
+    let mut found = None;
+    let walked = Walk::from(json, at).fields(|_, value| {
+        found = found.or(json.get(value));
+        Ok(())
+    });
+    walked.ok().and(found)
+}
+
 /// The values of the fields at the top of an object that have these names; of one that stands there twice, the last.
 /// Nothing where it is no object. All the rest of the text is stepped over.
 fn fields<'j, const N: usize>(json: &'j [u8], names: [&str; N]) -> Option<[Option<&'j [u8]>; N]> {
@@ -77,8 +109,18 @@ fn disjoint(input: u64, output: u64, details: [Option<u64>; 3], more: [Option<u6
 const INPUT_DETAILS: [&str; 3] = ["cached_tokens", "cache_write_tokens", "audio_tokens"];
 const OUTPUT_DETAILS: [&str; 2] = ["reasoning_tokens", "audio_tokens"];
 
+fn number(value: Option<&[u8]>) -> Option<u64> {
+    value.and_then(count)
+}
+
 fn chat(json: &[u8]) -> Said {
     let Some([usage, choices]) = fields(json, ["usage", "choices"]) else { return Said::default() };
+    let usage = usage.and_then(chat_usage);
+    let has_none = |list: &[u8]| list.first() == Some(&b'[') && list[1..].trim_ascii_start() == b"]";
+    Said { usage, is_only_usage: usage.is_some() && choices.is_some_and(has_none) }
+}
+
+fn chat_usage(usage: &[u8]) -> Option<Usage> {
     let names = [
         "prompt_tokens",
         "completion_tokens",
@@ -87,78 +129,102 @@ fn chat(json: &[u8]) -> Said {
         "prompt_tokens_details",
         "completion_tokens_details",
     ];
-    let Some([input, output, hit, details, more]) = usage.and_then(|usage| fields(usage, names)) else {
-        return Said::default();
-    };
-    let number = |value: Option<&[u8]>| value.and_then(count);
+    let [input, output, hit, details, more] = fields(usage, names)?;
     let [cached, written, audio] = counts(details, INPUT_DETAILS);
     let details = [cached.or(number(hit)), written, audio];
     let more = counts(more, OUTPUT_DETAILS);
-    let usage = disjoint(number(input).unwrap_or(0), number(output).unwrap_or(0), details, more);
-    let has_none = |list: &[u8]| list.first() == Some(&b'[') && list[1..].trim_ascii_start() == b"]";
-    Said { usage: Some(usage), is_only_usage: choices.is_some_and(has_none) }
+    Some(disjoint(number(input).unwrap_or(0), number(output).unwrap_or(0), details, more))
 }
 
 fn responses(json: &[u8]) -> Said {
-    let usage = at_top_or_in(json, "response").and_then(|usage| {
-        let names = ["input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"];
-        let [input, output, details, more] = fields(usage, names)?;
-        let number = |value: Option<&[u8]>| value.and_then(count).unwrap_or(0);
-        let (details, more) = (counts(details, INPUT_DETAILS), counts(more, OUTPUT_DETAILS));
-        Some(disjoint(number(input), number(output), details, more))
-    });
-    Said { usage, is_only_usage: false }
+    Said { usage: at_top_or_in(json, "response").and_then(responses_usage), is_only_usage: false }
+}
+
+fn responses_usage(usage: &[u8]) -> Option<Usage> {
+    let names = ["input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"];
+    let [input, output, details, more] = fields(usage, names)?;
+    let (details, more) = (counts(details, INPUT_DETAILS), counts(more, OUTPUT_DETAILS));
+    Some(disjoint(number(input).unwrap_or(0), number(output).unwrap_or(0), details, more))
 }
 
 /// Counts are of the whole answer so far; one that is left out stays as it was.
 fn messages(json: &[u8], before: Usage) -> Said {
-    let usage = at_top_or_in(json, "message").and_then(|usage| {
-        let names = [
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-            "cache_creation",
-            "server_tool_use",
-            "output_tokens_details",
-        ];
-        let [input, output, read, written, creation, tools, details] = fields(usage, names)?;
-        let number = |value: Option<&[u8]>| value.and_then(count);
-        let [long] = counts(creation, ["ephemeral_1h_input_tokens"]);
-        let long = long.unwrap_or(before.cache_write_long);
-        Some(Usage {
-            input: number(input).unwrap_or(before.input),
-            cache_read: number(read).unwrap_or(before.cache_read),
-            cache_write: number(written).map_or(before.cache_write, |written| written.saturating_sub(long)),
-            cache_write_long: long,
-            output: number(output).unwrap_or(before.output),
-            reasoning: counts(details, ["thinking_tokens"])[0].unwrap_or(before.reasoning),
-            searches: counts(tools, ["web_search_requests"])[0].unwrap_or(before.searches),
-            ..before
-        })
-    });
+    let usage = at_top_or_in(json, "message").and_then(|usage| messages_usage(usage, before));
     Said { usage, is_only_usage: false }
 }
 
-/// Thinking is counted beside the answer's text and not within it.
+fn messages_usage(usage: &[u8], before: Usage) -> Option<Usage> {
+    let names = [
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation",
+        "server_tool_use",
+        "output_tokens_details",
+    ];
+    let [input, output, read, written, creation, tools, details] = fields(usage, names)?;
+    let [long] = counts(creation, ["ephemeral_1h_input_tokens"]);
+    let long = long.unwrap_or(before.cache_write_long);
+    Some(Usage {
+        input: number(input).unwrap_or(before.input),
+        cache_read: number(read).unwrap_or(before.cache_read),
+        cache_write: number(written).map_or(before.cache_write, |written| written.saturating_sub(long)),
+        cache_write_long: long,
+        output: number(output).unwrap_or(before.output),
+        reasoning: counts(details, ["thinking_tokens"])[0].unwrap_or(before.reasoning),
+        searches: counts(tools, ["web_search_requests"])[0].unwrap_or(before.searches),
+        ..before
+    })
+}
+
 fn gemini(json: &[u8]) -> Said {
-    let usage = fields(json, ["usageMetadata", "usage_metadata"]).and_then(|[usage, also]| {
-        let names = [
-            "promptTokenCount",
-            "candidatesTokenCount",
-            "cachedContentTokenCount",
-            "thoughtsTokenCount",
-            "toolUsePromptTokenCount",
-        ];
-        let found = fields(usage.or(also)?, names)?;
-        let [input, output, cached, thoughts, tools] = found.map(|value| value.and_then(count).unwrap_or(0));
-        Some(Usage {
-            input: input.saturating_sub(cached).saturating_add(tools),
-            cache_read: cached,
-            output: output.saturating_add(thoughts),
-            reasoning: thoughts,
-            ..Usage::default()
-        })
-    });
-    Said { usage, is_only_usage: false }
+    let usage = fields(json, ["usageMetadata", "usage_metadata"]);
+    Said { usage: usage.and_then(|[usage, also]| gemini_usage(usage.or(also)?)), is_only_usage: false }
+}
+
+/// Thinking is counted beside the answer's text and not within it.
+fn gemini_usage(usage: &[u8]) -> Option<Usage> {
+    let names = [
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "cachedContentTokenCount",
+        "thoughtsTokenCount",
+        "toolUsePromptTokenCount",
+    ];
+    let found = fields(usage, names)?;
+    let [input, output, cached, thoughts, tools] = found.map(|value| number(value).unwrap_or(0));
+    Some(Usage {
+        input: input.saturating_sub(cached).saturating_add(tools),
+        cache_read: cached,
+        output: output.saturating_add(thoughts),
+        reasoning: thoughts,
+        ..Usage::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_found_from_the_end_where_it_stands_at_the_top() {
+        let used = |input, output| Some(Usage { input, output, ..Usage::default() });
+        let usage = r#"{"prompt_tokens":3,"completion_tokens":5}"#;
+        for (body, found) in [
+            (format!(r#"{{"choices":[],"usage":{usage}}}"#), used(3, 5)),
+            (format!(r#"{{"usage" : {usage} , "x":[1] }} "#), used(3, 5)),
+            (format!(r#"{{"usage":{usage},"choices":[{{"text":"\"usage\":{{}}"}}]}}"#), used(3, 5)),
+            // What is named so elsewhere is not what was used.
+            (format!(r#"{{"usage":{usage},"choices":[{{"usage":{{"prompt_tokens":9}}}}]}}"#), used(3, 5)),
+            (format!(r#"{{"usage":{usage},"kind":"usage"}}"#), used(3, 5)),
+            (format!(r#"{{"choices":[{{"usage":{usage}}}]}}"#), None),
+            (r#"{"usage":null}"#.to_owned(), None),
+            (format!(r#"{{"usage":{usage}"#), None),
+            ("\"usage\"".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(read_whole(Speech::OpenaiChat, body.as_bytes()), found, "{body}");
+        }
+    }
 }

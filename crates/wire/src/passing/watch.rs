@@ -1,7 +1,7 @@
 //! Reading usage, and how an answer ended, from its bytes as they pass.
 
 use super::Speech;
-use super::usage::read;
+use super::usage::{read, read_whole};
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 use placet_core::Usage;
@@ -199,16 +199,12 @@ impl Watch {
             Kind::Body => {
                 if !self.is_blind {
                     let whole = self.last.front().cloned().unwrap_or_else(|| self.open.split().freeze());
-                    let said = read(self.speech, &whole, Usage::default());
-                    self.usage = said.usage.or(self.usage);
+                    self.usage = read_whole(self.speech, &whole).or(self.usage);
                     // A stream that is one list of answers: the last one counts.
                     if self.usage.is_none() && whole.trim_ascii_start().starts_with(b"[") {
                         let list: Vec<&serde_json::value::RawValue> =
                             serde_json::from_slice(&whole).unwrap_or_default();
-                        let read = |one: &&serde_json::value::RawValue| {
-                            read(self.speech, one.get().as_bytes(), Usage::default()).usage
-                        };
-                        self.usage = list.iter().rev().find_map(read);
+                        self.usage = list.iter().rev().find_map(|one| read_whole(self.speech, one.get().as_bytes()));
                     }
                 }
                 (Bytes::new(), Passage::Whole)

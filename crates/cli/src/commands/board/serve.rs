@@ -5,6 +5,7 @@ use super::test_mode::TestMode;
 use crate::failure::{Code, Done, Failure};
 use crate::house::House;
 use crate::interrupt::Interrupts;
+use crate::memory;
 use crate::vars;
 use placet_board::http::{BODY_BYTES, Grant, Service, Tokens};
 use placet_board::{Boards, BoardsOptions, Outgoing, Sweep, SweepOptions};
@@ -61,7 +62,7 @@ pub(super) async fn serve(house: &House, args: &ServeArgs) -> Done {
         Failure::new(Code::Failed, format!("cannot listen on {}: {error}", args.listen))
             .hint("--listen names another address; port 0 takes a free one")
     })?;
-    let listener = listener.lanes(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let listener = memory::in_lanes(listener);
     let address = listener.address();
     let parts = Parts {
         env: house.env.clone(),
