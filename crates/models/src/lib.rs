@@ -36,7 +36,7 @@ pub use echo::EchoModel;
 pub use offline::Offline;
 pub use prices::{Markup, PriceBook, PriceSource, UserPrices};
 pub use probe::{Probe, ToolAnswer};
-pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, OutputStrategy, Profile, ProfileRules};
+pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, ONE_CALL, OutputStrategy, Profile, ProfileRules};
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};
 pub use providers::{Providers, ResolveError, ResolvedModel};
 pub use reference::{InvalidModelRef, ModelRef};

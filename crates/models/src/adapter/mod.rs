@@ -26,6 +26,7 @@ use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, Timestamp, TurnR
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
 use placet_wire::gemini;
 use protocol::{Question, plain_headers};
+use reading::first_call;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -326,11 +327,14 @@ impl ModelProvider for Adapter {
         }
         let key = self.key(&context).await?;
         let asked = Asked { adapter: self, question: &question, key, context: &context };
-        let mut stream = asked.answer().await;
-        if let Err(error) = &mut stream {
-            hint(error, &request.model, &self.options);
+        match asked.answer().await {
+            Ok(stream) if checked.one_call => Ok(first_call(stream)),
+            Ok(stream) => Ok(stream),
+            Err(mut error) => {
+                hint(&mut error, &request.model, &self.options);
+                Err(error)
+            }
         }
-        stream
     }
 
     async fn ready(&self, _model: &str) -> Result<(), ProviderError> {

@@ -101,6 +101,38 @@ fn failure(status: u16, code: &str) -> Answer {
 }
 
 #[tokio::test]
+async fn one_call_at_a_time_is_kept_where_the_server_has_no_word_for_it() {
+    let alias = placet_wire::names::alias("crm.lookup").into_owned();
+    let two = || {
+        Answer::stream([
+            chat::call(0, "a", &alias, &json!({"id": 7})),
+            chat::call(1, "b", &alias, &json!({"id": 8})),
+            chat::finish("tool_calls"),
+            chat::done(),
+        ])
+    };
+    let bench = Bench::with([two(), two()], |options| options.quirks.push(Quirk::NoParallelControl)).await;
+    for (one_by_one, calls) in [(Some(false), vec!["{\"id\":7}"]), (None, vec!["{\"id\":7}", "{\"id\":8}"])] {
+        let request = TurnRequest {
+            controls: Controls { parallel_tool_calls: one_by_one, ..Controls::default() },
+            ..bench.request()
+        };
+        let events: Vec<_> =
+            bench.provider.ask(Arc::new(request), bench.context.clone()).await.unwrap().collect().await;
+        let mut accumulator = Accumulator::new();
+        events.iter().for_each(|event| accumulator.push(event));
+        let turn = accumulator.finish(bench.provider.id(), &bench.env).unwrap();
+        assert_eq!(turn.calls().map(|call| call.arguments.as_text()).collect::<Vec<_>>(), calls);
+        let told = std::mem::take(&mut *bench.heard.omitted.lock().unwrap());
+        assert_eq!(
+            told.iter().any(|what| what.starts_with("parallel_tool_calls.false (kept here")),
+            one_by_one.is_some()
+        );
+    }
+    assert!(bench.upstream.received().iter().all(|asked| asked.json().get("parallel_tool_calls").is_none()));
+}
+
+#[tokio::test]
 async fn a_streamed_answer_with_calls_usage_and_an_aliased_name() {
     let alias = placet_wire::names::alias("crm.lookup").into_owned();
     let bench = Bench::new([Answer::stream([

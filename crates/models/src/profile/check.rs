@@ -1,7 +1,7 @@
 //! Holding a request against a profile.
 
 use super::request::{leave_out, replace, uses, value};
-use super::{Feature, FeatureStatus, Profile};
+use super::{Feature, FeatureStatus, ONE_CALL, Profile};
 use placet_core::{ErrorKind, ProviderError, TurnRequest};
 use placet_wire::fields::{ALL_FIELDS, Class, class_of};
 use std::borrow::Cow;
@@ -16,6 +16,8 @@ pub struct Checked<'r> {
     pub request: Cow<'r, TurnRequest>,
     /// The hints that were left out or changed, each with the reason.
     pub omitted: Vec<String>,
+    /// Whether the answer is to be held to one call, for the server cannot be told: see [`ONE_CALL`](super::ONE_CALL).
+    pub one_call: bool,
 }
 
 impl Profile {
@@ -25,7 +27,7 @@ impl Profile {
     /// [`ProviderError`] of kind *unsupported* that names the feature, the model and the reason, where content, a
     /// constraint or a restriction asks for what the model cannot do.
     pub fn check<'r>(&self, request: &'r TurnRequest) -> Result<Checked<'r>, ProviderError> {
-        let mut checked = Checked { request: Cow::Borrowed(request), omitted: Vec::new() };
+        let mut checked = Checked { request: Cow::Borrowed(request), omitted: Vec::new(), one_call: false };
         for (name, feature) in &self.features {
             match feature.status {
                 FeatureStatus::Unsupported => {
@@ -53,6 +55,13 @@ impl Profile {
             }
         }
         self.check_output(request)?;
+        if let Some(feature) = self.feature(ONE_CALL).filter(|feature| feature.status == FeatureStatus::Conditional)
+            && uses(&checked.request, ONE_CALL)
+        {
+            checked.request.to_mut().controls.parallel_tool_calls = None;
+            checked.omitted.push(format!("{ONE_CALL} ({})", feature.reason.as_deref().unwrap_or("kept here")));
+            checked.one_call = true;
+        }
         Ok(checked)
     }
 

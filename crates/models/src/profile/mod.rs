@@ -225,6 +225,10 @@ pub struct ProfileGround<'a> {
     pub user: Option<&'a ProfileRules>,
 }
 
+/// That the model asks for one call at a time. A server that cannot be told so may ask for several at once: then the first
+/// goes on, and the model asks for the others again when it has the result. That is said of every such answer.
+pub const ONE_CALL: &str = "parallel_tool_calls.false";
+
 impl Profile {
     /// The profile of a model.
     #[must_use]
@@ -249,6 +253,10 @@ impl Profile {
             if *quirk == Quirk::Effort {
                 profile.features.remove("reasoning_effort");
             }
+        }
+        if profile.status(ONE_CALL) == FeatureStatus::Unsupported {
+            let how = "kept here: of several calls at once the first goes on";
+            profile.set(ONE_CALL, FeatureStatus::Conditional, Some(how), FeatureSource::Static);
         }
         if let Some(known) = known {
             profile.of_catalog(known);
