@@ -1,7 +1,7 @@
 //! A board over HTTP, as a function from requests to answers: whoever listens hands requests in.
 //!
 //! The seven operations answer to the letter as those of the boards that existing clients were written for; what those
-//! boards lack (opening, listing, registering, outcomes, tails) stands beside them. A [`Service`] holds nothing but
+//! boards lack (opening, listing, registering, outcomes, tails) stands beside them. A [`BoardsEndpoint`] holds nothing but
 //! [`Boards`]: any process with the store answers alike.
 
 mod access;
@@ -26,7 +26,7 @@ pub const BODY_BYTES: usize = 16 << 20;
 
 /// The boards of a store, over HTTP. Cheap to clone.
 #[derive(Clone)]
-pub struct Service {
+pub struct BoardsEndpoint {
     boards: Boards,
     prefix: Arc<str>,
     access: Option<Arc<dyn Access>>,
@@ -42,14 +42,14 @@ enum Caller<'a> {
     Granted(&'a Grant),
 }
 
-impl Service {
+impl BoardsEndpoint {
     /// Serves these boards under `prefix` (`/v1` for `/v1/boards/…`). Whoever can reach it may do everything: see
-    /// [`Service::access`].
+    /// [`BoardsEndpoint::access`].
     #[must_use]
     pub fn new(boards: Boards, prefix: impl Into<String>) -> Self {
         let prefix: String = prefix.into();
         let stop = CancellationToken::new();
-        Service { boards, prefix: prefix.trim_end_matches('/').into(), access: None, stop }
+        BoardsEndpoint { boards, prefix: prefix.trim_end_matches('/').into(), access: None, stop }
     }
 
     /// Ends answers that have no end of their own, and does not wait for anything any more, once `stop` is cancelled.
@@ -72,7 +72,7 @@ impl Service {
         &self.boards
     }
 
-    /// Whether a path is one of this service.
+    /// Whether a path is one of this endpoint.
     #[must_use]
     pub fn serves(&self, path: &str) -> bool {
         let rest = path.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_prefix("/boards"));
@@ -111,7 +111,7 @@ impl Service {
                 let token = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
                 let token = token.and_then(bearer);
                 let caller = grant.map_or(Caller::Showing(token), Caller::Granted);
-                let asked = operations::Asked { service: self, caller, query, body };
+                let asked = operations::Asked { endpoint: self, caller, query, body };
                 asked.answer(&route).await.unwrap_or_else(|problem| problem)
             }
         };
@@ -135,9 +135,9 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-impl fmt::Debug for Service {
+impl fmt::Debug for BoardsEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
+        f.debug_struct("BoardsEndpoint")
             .field("boards", &self.boards)
             .field("prefix", &self.prefix)
             .field("guarded", &self.access.is_some())

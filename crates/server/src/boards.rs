@@ -7,20 +7,20 @@ use crate::refusal::Refusal;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Method, Request, Response};
-use placet_board::http::{self as board, Service};
+use placet_board::http::{self as board, BoardsEndpoint};
 use placet_core::BoxFuture;
 use std::sync::Arc;
 
 /// Boards behind the gateway's door. A key may do on them what its entry in the configuration says, and nothing where it says
-/// nothing; where no keys are set, the service's own tokens decide, or nobody does.
+/// nothing; where no keys are set, the endpoint's own tokens decide, or nobody does.
 #[derive(Clone, Debug)]
-pub struct BoardsMount(Service);
+pub struct BoardsMount(BoardsEndpoint);
 
 impl BoardsMount {
     /// Serves these.
     #[must_use]
-    pub fn new(service: Service) -> Self {
-        BoardsMount(service)
+    pub fn new(endpoint: BoardsEndpoint) -> Self {
+        BoardsMount(endpoint)
     }
 }
 
@@ -49,7 +49,7 @@ impl Mount for BoardsMount {
     }
 }
 
-/// The answer of a board's service as one of the gateway's.
+/// The answer of a board's endpoint as one of the gateway's.
 pub fn board_answer(answer: Response<board::Body>) -> Response<Body> {
     answer.map(|body| match body {
         board::Body::Whole(bytes) => Body::whole(bytes),

@@ -3,7 +3,7 @@
 use super::access::{Act, Wanted};
 use super::answer::Answer;
 use super::route::Route;
-use super::{Broken, Caller, Service};
+use super::{BoardsEndpoint, Broken, Caller};
 use crate::boards::BoardSummary;
 use crate::content::Content;
 use crate::control::{BoardSpec, Control};
@@ -35,7 +35,7 @@ type Answered = Result<Answer, Answer>;
 
 /// One request.
 pub(super) struct Asked<'a> {
-    pub(super) service: &'a Service,
+    pub(super) endpoint: &'a BoardsEndpoint,
     pub(super) caller: Caller<'a>,
     pub(super) query: &'a str,
     pub(super) body: Bytes,
@@ -52,7 +52,7 @@ impl Asked<'_> {
             Route::Open(id) => self.open(id).await,
             Route::Delete(id) => {
                 self.may(Act::Manage, id)?;
-                self.service.boards.record(id).delete().await?;
+                self.endpoint.boards.record(id).delete().await?;
                 Ok(Answer::empty(204))
             }
             Route::Regions(id) => {
@@ -99,11 +99,11 @@ impl Asked<'_> {
     }
 
     fn control(&self, id: &BoardId) -> Control {
-        self.service.boards.control(id)
+        self.endpoint.boards.control(id)
     }
 
     fn reader(&self, id: &BoardId) -> crate::reader::Reader {
-        self.service.boards.reader(id)
+        self.endpoint.boards.reader(id)
     }
 
     fn may(&self, act: Act, id: &BoardId) -> Result<(), Answer> {
@@ -111,11 +111,11 @@ impl Asked<'_> {
     }
 
     fn may_as(&self, act: Act, id: &BoardId, agent: Option<&str>, region: Option<&str>) -> Result<(), Answer> {
-        self.service.allows(self.caller, &Wanted { act, board: Some(id.as_str()), agent, region })
+        self.endpoint.allows(self.caller, &Wanted { act, board: Some(id.as_str()), agent, region })
     }
 
     async fn boards(&self) -> Answered {
-        self.service.allows(self.caller, &Wanted { act: Act::Read, board: None, agent: None, region: None })?;
+        self.endpoint.allows(self.caller, &Wanted { act: Act::Read, board: None, agent: None, region: None })?;
         let limit = self.number("limit")?.unwrap_or(100).min(MAX_PAGE as u64);
         let after = self.parameter("after").map(BoardId::new).transpose()?;
         let limit = usize::try_from(limit).unwrap_or(MAX_PAGE);
@@ -123,7 +123,7 @@ impl Asked<'_> {
         let mut beyond = after;
         // Boards that the token is not for are not told of: the page is filled with the next ones.
         while found.len() <= limit {
-            let page = self.service.boards.list(beyond.as_ref(), limit + 1).await?;
+            let page = self.endpoint.boards.list(beyond.as_ref(), limit + 1).await?;
             let is_last = page.len() <= limit;
             beyond = page.last().map(|board| board.id.clone());
             found.extend(page.into_iter().filter(|board| self.may(Act::Read, &board.id).is_ok()));
@@ -141,7 +141,7 @@ impl Asked<'_> {
         self.may(Act::Manage, id)?;
         let spec = self.body::<SpecBody>("Opening")?.spec()?;
         let existed = self.reader(id).exists().await?;
-        self.service.boards.open(id, &spec).await?;
+        self.endpoint.boards.open(id, &spec).await?;
         let summary = self.reader(id).describe().await?;
         Ok(Answer::of(if existed { 200 } else { 201 }, &SummaryBody::of(&summary)))
     }
@@ -224,7 +224,7 @@ impl Asked<'_> {
         let pulled = tokio::select! {
             biased;
             pulled = control.pull(agent, after, wait) => pulled?,
-            () = self.service.stop.cancelled(), if !wait.is_zero() => None,
+            () = self.endpoint.stop.cancelled(), if !wait.is_zero() => None,
         };
         match pulled {
             Some(notification) => Ok(Answer::of(200, &notification)),
@@ -239,7 +239,7 @@ impl Asked<'_> {
             Some(wait) => tokio::select! {
                 biased;
                 outcome = control.wait_closed(Some(wait)) => outcome?,
-                () = self.service.stop.cancelled() => None,
+                () = self.endpoint.stop.cancelled() => None,
             },
             None => control.outcome().await?,
         };
@@ -288,13 +288,13 @@ impl Asked<'_> {
         });
         // After an error nothing more comes, and the answer ends.
         let changes = changes.chain(stream::iter([None]));
-        let env = self.service.boards.env().clone();
+        let env = self.endpoint.boards.env().clone();
         let beats = stream::unfold(env, |env| async move {
             env.sleep(KEEP_ALIVE).await;
             Some((Some(Ok(Bytes::from_static(b": still here\n\n"))), env))
         });
         let pieces = stream::select(changes, beats).take_while(|piece| std::future::ready(piece.is_some()));
-        let pieces = pieces.filter_map(std::future::ready).take_until(self.service.stop.clone().cancelled_owned());
+        let pieces = pieces.filter_map(std::future::ready).take_until(self.endpoint.stop.clone().cancelled_owned());
         Ok(Answer::stream("text/event-stream", pieces.boxed()))
     }
 

@@ -3,7 +3,7 @@
 use crate::world::World;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use placet_board::http::{Act, Body, Grant, Service, Tokens, Wanted};
+use placet_board::http::{Act, BoardsEndpoint, Body, Grant, Tokens, Wanted};
 use placet_board::{
     AgentBoard as _, BoardClient, BoardError, BoardId, Bounds, Content, Outgoing, Region, RegionKind, SetRequest,
     Transport as _, WriteRequest, WriteResult,
@@ -28,65 +28,65 @@ impl Answered {
     }
 }
 
-async fn ask_as(service: &Service, token: Option<&str>, method: &str, path: &str, body: &str) -> Answered {
+async fn ask_as(endpoint: &BoardsEndpoint, token: Option<&str>, method: &str, path: &str, body: &str) -> Answered {
     let mut request = http::Request::builder().method(method).uri(path);
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let answer = service.handle(request.body(Bytes::copy_from_slice(body.as_bytes())).unwrap()).await;
+    let answer = endpoint.handle(request.body(Bytes::copy_from_slice(body.as_bytes())).unwrap()).await;
     let status = answer.status().as_u16();
     let allow = answer.headers().get("allow").map(|allow| allow.to_str().unwrap().to_owned());
     let Body::Whole(bytes) = answer.into_body() else { panic!("a stream") };
     Answered { status, allow, body: String::from_utf8(bytes.to_vec()).unwrap() }
 }
 
-async fn ask(service: &Service, method: &str, path: &str, body: &str) -> Answered {
-    ask_as(service, None, method, path, body).await
+async fn ask(endpoint: &BoardsEndpoint, method: &str, path: &str, body: &str) -> Answered {
+    ask_as(endpoint, None, method, path, body).await
 }
 
-async fn incident(world: &World) -> Service {
-    let service = Service::new(world.boards(), "/v1");
+async fn incident(world: &World) -> BoardsEndpoint {
+    let endpoint = BoardsEndpoint::new(world.boards(), "/v1");
     let spec = json!({
         "regions": [{"name": "notes", "kind": "level"}, {"name": "phase", "kind": "premise"}],
         "premises": {"phase": "open"},
         "limits": {"idle_s": 60},
     });
-    let made = ask(&service, "PUT", "/v1/boards/inc%2F1", &spec.to_string()).await;
+    let made = ask(&endpoint, "PUT", "/v1/boards/inc%2F1", &spec.to_string()).await;
     assert_eq!(made.status, 201, "{}", made.body);
-    service
+    endpoint
 }
 
 #[tokio::test]
 async fn the_seven_operations_answer_to_the_letter() {
     let world = World::memory();
-    let service = incident(&world).await;
+    let endpoint = incident(&world).await;
     let at = "/v1/boards/inc%2F1";
-    let regions = ask(&service, "GET", &format!("{at}/regions"), "").await;
+    let regions = ask(&endpoint, "GET", &format!("{at}/regions"), "").await;
     let expected = r#"{"regions":[{"name":"notes","kind":"level"},{"name":"phase","kind":"premise"}]}"#;
     assert_eq!((regions.status, regions.body.as_str()), (200, expected));
 
     let write = r#"{"writer":"ann","content":{"n" : 1180591620717411303424, "f":1.0},"level":"other","idempotency_key":"k","more":1}"#;
-    let written = ask(&service, "POST", &format!("{at}/levels/notes"), write).await;
+    let written = ask(&endpoint, "POST", &format!("{at}/levels/notes"), write).await;
     assert_eq!((written.status, written.body.as_str()), (201, r#"{"sequence":2,"version":null,"repeated":false}"#));
     let repeat = r#"{"writer":"ann","content":1,"idempotency_key":"k"}"#;
-    let again = ask(&service, "POST", &format!("{at}/levels/notes"), repeat).await;
+    let again = ask(&endpoint, "POST", &format!("{at}/levels/notes"), repeat).await;
     assert_eq!((again.status, again.body.as_str()), (200, r#"{"sequence":2,"version":null,"repeated":true}"#));
-    let level = ask(&service, "GET", &format!("{at}/levels/notes?from_sequence=2&limit=1"), "").await;
+    let level = ask(&endpoint, "GET", &format!("{at}/levels/notes?from_sequence=2&limit=1"), "").await;
     assert!(level.body.contains(r#""content":{"n" : 1180591620717411303424, "f":1.0}"#), "{}", level.body);
     assert_eq!(level.json()["has_more"], false);
     assert_eq!(level.json()["contributions"][0]["writer"], "ann");
 
     let set = |expected: u64| json!({"writer": "bob", "value": null, "expected_version": expected}).to_string();
     let premise = format!("{at}/premises/phase");
-    let done = ask(&service, "PUT", &premise, &set(1)).await;
+    let done = ask(&endpoint, "PUT", &premise, &set(1)).await;
     assert_eq!((done.status, done.body.as_str()), (201, r#"{"sequence":3,"version":2,"repeated":false}"#));
-    let moved = ask(&service, "PUT", &premise, &set(1)).await;
+    let moved = ask(&endpoint, "PUT", &premise, &set(1)).await;
     assert_eq!((moved.status, moved.body.as_str()), (409, r#"{"current_version":2}"#));
-    let read = ask(&service, "GET", &premise, "").await.json();
+    let read = ask(&endpoint, "GET", &premise, "").await.json();
     assert_eq!((&read["value"], &read["version"], &read["writer"]), (&Value::Null, &json!(2), &json!("bob")));
     assert!(read["written_at"].as_str().unwrap().ends_with('Z'));
 
-    let changes = ask(&service, "GET", &format!("{at}/changes?from_sequence=1&limit=2"), "").await.json();
+    let changes = ask(&endpoint, "GET", &format!("{at}/changes?from_sequence=1&limit=2"), "").await.json();
     assert_eq!(changes["has_more"], true);
     assert_eq!(
         changes["changes"][0],
@@ -95,18 +95,18 @@ async fn the_seven_operations_answer_to_the_letter() {
             "written_at": changes["changes"][0]["written_at"]
         })
     );
-    let none = ask(&service, "GET", &format!("{at}/changes?limit=0"), "").await.json();
+    let none = ask(&endpoint, "GET", &format!("{at}/changes?limit=0"), "").await.json();
     assert_eq!(none, json!({"changes": [], "has_more": true}));
 
     let unknown =
-        ask(&service, "POST", &format!("{at}/acknowledgements"), r#"{"agent":"ann","notification_id":1}"#).await;
+        ask(&endpoint, "POST", &format!("{at}/acknowledgements"), r#"{"agent":"ann","notification_id":1}"#).await;
     assert_eq!((unknown.status, unknown.json()["error"].as_str()), (404, Some("unknown_notification")));
 }
 
 #[tokio::test]
 async fn every_malformed_request_has_an_answer_and_changes_nothing() {
     let world = World::memory();
-    let service = incident(&world).await;
+    let endpoint = incident(&world).await;
     let at = "/v1/boards/inc%2F1";
     for (body, told) in [
         ("", "WriteRequest is a JSON object"),
@@ -119,11 +119,11 @@ async fn every_malformed_request_has_an_answer_and_changes_nothing() {
         (r#"{"writer":"a","content":NaN}"#, "WriteRequest is a JSON object"),
         (r#"{"writer":"a","content":1,"idempotency_key":7}"#, "'idempotency_key' takes a text"),
     ] {
-        let answer = ask(&service, "POST", &format!("{at}/levels/notes"), body).await;
+        let answer = ask(&endpoint, "POST", &format!("{at}/levels/notes"), body).await;
         assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("bad_body")), "{body}");
         assert!(answer.json()["detail"].as_str().unwrap().contains(told), "{body}: {}", answer.body);
         // A board that is not there is told of first.
-        assert_eq!(ask(&service, "POST", "/v1/boards/no/levels/notes", body).await.json()["error"], "unknown_board");
+        assert_eq!(ask(&endpoint, "POST", "/v1/boards/no/levels/notes", body).await.json()["error"], "unknown_board");
     }
     for body in [
         r#"{"writer":"a","value":1,"expected_version":"1"}"#,
@@ -131,20 +131,20 @@ async fn every_malformed_request_has_an_answer_and_changes_nothing() {
         r#"{"writer":"a","value":1,"expected_version":-1}"#,
         r#"{"writer":"a","value":1}"#,
     ] {
-        assert_eq!(ask(&service, "PUT", &format!("{at}/premises/phase"), body).await.status, 400, "{body}");
+        assert_eq!(ask(&endpoint, "PUT", &format!("{at}/premises/phase"), body).await.status, 400, "{body}");
     }
     for body in [
         r#"{"agent":"a","notification_id":"abc"}"#,
         r#"{"agent":"a","notification_id":null}"#,
         r#"{"notification_id":1}"#,
     ] {
-        assert_eq!(ask(&service, "POST", &format!("{at}/acknowledgements"), body).await.status, 400, "{body}");
+        assert_eq!(ask(&endpoint, "POST", &format!("{at}/acknowledgements"), body).await.status, 400, "{body}");
     }
     for query in ["from_sequence=x", "from_sequence=-1", "limit=1.5", "limit="] {
-        let answer = ask(&service, "GET", &format!("{at}/changes?{query}"), "").await;
+        let answer = ask(&endpoint, "GET", &format!("{at}/changes?{query}"), "").await;
         assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("bad_query")), "{query}");
     }
-    let wrong = ask(&service, "HEAD", &format!("{at}/levels/notes"), "").await;
+    let wrong = ask(&endpoint, "HEAD", &format!("{at}/levels/notes"), "").await;
     assert_eq!((wrong.status, wrong.allow.as_deref()), (405, Some("GET, POST")));
     for (path, error) in [
         ("/v1/boards/inc%2F1/levels/nowhere", "unknown_region"),
@@ -152,7 +152,7 @@ async fn every_malformed_request_has_an_answer_and_changes_nothing() {
         ("/v1/boards/nope/levels/notes", "unknown_board"),
         ("/v1/boards/inc%2F1/", "no_such_route"),
     ] {
-        assert_eq!(ask(&service, "GET", path, "").await.json()["error"], error, "{path}");
+        assert_eq!(ask(&endpoint, "GET", path, "").await.json()["error"], error, "{path}");
     }
     let head = world.boards().reader(&BoardId::new("inc/1").unwrap()).head().await.unwrap();
     assert_eq!(head, 1, "nothing but the opening value was written");
@@ -161,34 +161,34 @@ async fn every_malformed_request_has_an_answer_and_changes_nothing() {
 #[tokio::test]
 async fn a_run_is_closed_told_of_and_opened_again_over_http() {
     let world = World::memory();
-    let service = incident(&world).await;
+    let endpoint = incident(&world).await;
     let at = "/v1/boards/inc%2F1";
-    assert_eq!(ask(&service, "GET", &format!("{at}/outcome"), "").await.json(), json!({"outcome": null}));
+    assert_eq!(ask(&endpoint, "GET", &format!("{at}/outcome"), "").await.json(), json!({"outcome": null}));
     let register = r#"{"subscribes_to":["notes"],"writes_to":[]}"#;
-    assert_eq!(ask(&service, "PUT", &format!("{at}/agents/carl"), register).await.status, 204);
-    let refused = ask(&service, "POST", &format!("{at}/levels/notes"), r#"{"writer":"carl","content":1}"#).await;
+    assert_eq!(ask(&endpoint, "PUT", &format!("{at}/agents/carl"), register).await.status, 204);
+    let refused = ask(&endpoint, "POST", &format!("{at}/levels/notes"), r#"{"writer":"carl","content":1}"#).await;
     assert_eq!((refused.status, &refused.json()["cause"]), (422, &json!("not_permitted")));
-    ask(&service, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":1}"#).await;
-    let told = ask(&service, "GET", &format!("{at}/agents/carl/notifications?wait_s=0"), "").await;
+    ask(&endpoint, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":1}"#).await;
+    let told = ask(&endpoint, "GET", &format!("{at}/agents/carl/notifications?wait_s=0"), "").await;
     assert_eq!((told.status, &told.json()["regions"]), (200, &json!(["notes"])), "{}", told.body);
-    let agents = ask(&service, "GET", &format!("{at}/agents"), "").await.json();
+    let agents = ask(&endpoint, "GET", &format!("{at}/agents"), "").await.json();
     assert_eq!(agents["agents"][0]["agent"], "carl");
     let ack = json!({"agent": "carl", "notification_id": told.json()["notification_id"]}).to_string();
-    let acknowledged = ask(&service, "POST", &format!("{at}/acknowledgements"), &ack).await;
+    let acknowledged = ask(&endpoint, "POST", &format!("{at}/acknowledgements"), &ack).await;
     assert_eq!((acknowledged.status, acknowledged.body.as_str()), (204, ""));
-    assert_eq!(ask(&service, "GET", &format!("{at}/agents/carl/notifications"), "").await.status, 204);
+    assert_eq!(ask(&endpoint, "GET", &format!("{at}/agents/carl/notifications"), "").await.status, 204);
 
-    let closed = ask(&service, "POST", &format!("{at}/abort"), r#"{"reason":"enough"}"#).await.json();
+    let closed = ask(&endpoint, "POST", &format!("{at}/abort"), r#"{"reason":"enough"}"#).await.json();
     assert_eq!((&closed["closed"], &closed["outcome"]["reason"]), (&json!(true), &json!("enough")));
-    let late = ask(&service, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":2}"#).await;
+    let late = ask(&endpoint, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":2}"#).await;
     assert_eq!((late.status, late.json()["error"].as_str()), (410, Some("run_closed")));
-    assert_eq!(ask(&service, "POST", &format!("{at}/reopen"), "{}").await.status, 204);
-    assert_eq!(ask(&service, "POST", &format!("{at}/reopen"), "{}").await.json()["error"], "run_open");
+    assert_eq!(ask(&endpoint, "POST", &format!("{at}/reopen"), "{}").await.status, 204);
+    assert_eq!(ask(&endpoint, "POST", &format!("{at}/reopen"), "{}").await.json()["error"], "run_open");
     assert_eq!(
-        ask(&service, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":2}"#).await.status,
+        ask(&endpoint, "POST", &format!("{at}/levels/notes"), r#"{"writer":"ann","content":2}"#).await.status,
         201
     );
-    let decisions = ask(&service, "GET", &format!("{at}/decisions"), "").await.json();
+    let decisions = ask(&endpoint, "GET", &format!("{at}/decisions"), "").await.json();
     let kinds: Vec<&str> =
         decisions["decisions"].as_array().unwrap().iter().map(|of| of["decision"]["kind"].as_str().unwrap()).collect();
     for kind in
@@ -196,21 +196,21 @@ async fn a_run_is_closed_told_of_and_opened_again_over_http() {
     {
         assert!(kinds.contains(&kind), "{kind} is not among {kinds:?}");
     }
-    let listed = ask(&service, "GET", "/v1/boards", "").await.json();
+    let listed = ask(&endpoint, "GET", "/v1/boards", "").await.json();
     assert_eq!((&listed["boards"][0]["board_id"], &listed["boards"][0]["open"]), (&json!("inc/1"), &json!(true)));
-    assert_eq!(ask(&service, "DELETE", at, "").await.status, 204);
-    assert_eq!(ask(&service, "GET", at, "").await.status, 404);
+    assert_eq!(ask(&endpoint, "DELETE", at, "").await.status, 204);
+    assert_eq!(ask(&endpoint, "GET", at, "").await.status, 404);
 }
 
 #[tokio::test]
 async fn the_tail_begins_anywhere_and_the_export_is_the_record() {
     let world = World::memory();
-    let service = incident(&world).await;
+    let endpoint = incident(&world).await;
     let control = world.boards().control(&BoardId::new("inc/1").unwrap());
     let ann = control.as_agent("ann");
     ann.write(WriteRequest::new("notes", Content::of("one").unwrap())).await.unwrap();
     let get = |path: &str| http::Request::get(path).body(Bytes::new()).unwrap();
-    let Body::Stream(mut tail) = service.handle(get("/v1/boards/inc%2F1/tail?from_sequence=2")).await.into_body()
+    let Body::Stream(mut tail) = endpoint.handle(get("/v1/boards/inc%2F1/tail?from_sequence=2")).await.into_body()
     else {
         panic!("no stream");
     };
@@ -227,7 +227,7 @@ async fn the_tail_begins_anywhere_and_the_export_is_the_record() {
     ann.write(WriteRequest::new("notes", Content::of("two").unwrap())).await.unwrap();
     assert_eq!(serde_json::from_str::<Value>(&next().await.data).unwrap()["content"], "two");
 
-    let Body::Stream(export) = service.handle(get("/v1/boards/inc%2F1/export")).await.into_body() else {
+    let Body::Stream(export) = endpoint.handle(get("/v1/boards/inc%2F1/export")).await.into_body() else {
         panic!("no stream");
     };
     let export = export.map(|piece| piece.unwrap().to_vec()).concat().await;
@@ -250,7 +250,7 @@ async fn a_token_opens_what_it_is_for_and_nothing_else() {
             Grant { agents: names("ann"), regions: names("notes"), ..Grant::default() },
         )
         .with(Digest::of(b"boss").to_hex(), Grant { manages: true, ..Grant::default() });
-    let service = open.access(Arc::new(tokens));
+    let endpoint = open.access(Arc::new(tokens));
     let at = "/v1/boards/inc%2F1";
     let write = |name: &str| json!({"writer": name, "content": 1}).to_string();
     for (token, method, path, body, status) in [
@@ -264,7 +264,7 @@ async fn a_token_opens_what_it_is_for_and_nothing_else() {
         (Some("boss"), "POST", format!("{at}/levels/notes"), write("anyone"), 201),
         (Some("boss"), "POST", format!("{at}/abort"), "{}".to_owned(), 200),
     ] {
-        let answer = ask_as(&service, token, method, &path, &body).await;
+        let answer = ask_as(&endpoint, token, method, &path, &body).await;
         assert_eq!(answer.status, status, "{token:?} {method} {path}: {}", answer.body);
     }
     let wanted = Wanted { act: Act::Read, board: None, agent: None, region: None };
@@ -279,22 +279,22 @@ fn quick() -> RetryPolicy {
     RetryPolicy { base: Duration::ZERO, ..RetryPolicy::default() }
 }
 
-/// Answers what the service answers, over a real socket.
-async fn served(service: Service) -> String {
+/// Answers what the endpoint answers, over a real socket.
+async fn served(endpoint: BoardsEndpoint) -> String {
     use http_body_util::{BodyExt as _, Full};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let env = service.boards().env().clone();
+    let env = endpoint.boards().env().clone();
     let tasks = env.clone();
     env.spawn("server", async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let service = service.clone();
+            let endpoint = endpoint.clone();
             let answer = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                let service = service.clone();
+                let endpoint = endpoint.clone();
                 async move {
                     let (parts, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
-                    let answer = service.handle(http::Request::from_parts(parts, body)).await;
+                    let answer = endpoint.handle(http::Request::from_parts(parts, body)).await;
                     Ok::<_, std::convert::Infallible>(answer.map(|body| match body {
                         Body::Whole(bytes) => Full::new(bytes),
                         Body::Stream(_) => Full::new(Bytes::new()),
@@ -322,7 +322,7 @@ async fn an_agent_runs_over_http_as_it_does_in_process() {
         .opening("unset", Content::NULL);
     let control = boards.open(&id, &spec).await.unwrap();
     control.register(placet_board::Agent::new("ann").subscribes_to(["notes"]).pulls()).await.unwrap();
-    let base = served(Service::new(boards, "/v1")).await;
+    let base = served(BoardsEndpoint::new(boards, "/v1")).await;
     let far = BoardClient::new(client(&env), &base, id.clone(), "ann").unwrap();
     let near = control.as_agent("ann");
 

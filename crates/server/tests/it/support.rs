@@ -1,7 +1,7 @@
 //! A gateway, and a client that is a socket.
 
 use placet_board::Boards;
-use placet_board::http::Service;
+use placet_board::http::BoardsEndpoint;
 use placet_core::Env;
 use placet_net::{Client, ClientOptions};
 use placet_runtime::schedule::Scheduler;
@@ -42,7 +42,7 @@ pub(crate) async fn serve_in_lanes(config: &str, lanes: usize) -> Served {
     let mut mounts: Vec<Arc<dyn Mount>> = Vec::new();
     if config.boards.is_some() {
         let boards = Boards::new(store.clone(), Tenant::new("test"), &env);
-        mounts.push(Arc::new(BoardsMount::new(Service::new(boards, "/v1").until(stop.clone()))));
+        mounts.push(Arc::new(BoardsMount::new(BoardsEndpoint::new(boards, "/v1").until(stop.clone()))));
     }
     let parts = Parts {
         client: Client::new(ClientOptions::default(), env.clone()).unwrap(),

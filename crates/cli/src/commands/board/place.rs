@@ -7,7 +7,7 @@ use crate::vars;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use placet_board::Boards;
-use placet_board::http::{Body, Broken, Service};
+use placet_board::http::{BoardsEndpoint, Body, Broken};
 use placet_core::Secret;
 use placet_net::{Client, ClientOptions, ProxySettings, Request, Url};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ const ANSWER_BYTES: usize = 256 << 20;
 
 /// Who answers.
 pub(super) enum Place {
-    Here(Service),
+    Here(BoardsEndpoint),
     There { client: Client, base: Url, token: Option<Secret> },
 }
 
@@ -34,7 +34,7 @@ impl Place {
         let Some(url) = &args.url else {
             let store = house.open_store().await?;
             let boards = Boards::new(store, house.tenant.clone(), &house.env);
-            return Ok(Place::Here(Service::new(boards, "")));
+            return Ok(Place::Here(BoardsEndpoint::new(boards, "")));
         };
         let token = match &args.token_file {
             None => None,
@@ -54,8 +54,8 @@ impl Place {
 
     pub(super) async fn send(&self, method: &str, path: &str, body: String) -> Result<Answer, Failure> {
         match self {
-            Place::Here(service) => {
-                let answer = service.handle(request(method, path, body)?).await;
+            Place::Here(endpoint) => {
+                let answer = endpoint.handle(request(method, path, body)?).await;
                 let status = answer.status().as_u16();
                 let body = match answer.into_body() {
                     Body::Whole(bytes) => bytes,
@@ -90,8 +90,8 @@ impl Place {
     /// Hands an answer over piece by piece, as it comes.
     pub(super) async fn stream(&self, path: &str, mut take: impl FnMut(&[u8])) -> Result<(), Failure> {
         match self {
-            Place::Here(service) => {
-                let answer = service.handle(request("GET", path, String::new())?).await;
+            Place::Here(endpoint) => {
+                let answer = endpoint.handle(request("GET", path, String::new())?).await;
                 let status = answer.status().as_u16();
                 match answer.into_body() {
                     Body::Whole(body) => Answer { status, body }.ok(),

@@ -7,7 +7,7 @@ use crate::house::House;
 use crate::interrupt::Interrupts;
 use crate::memory;
 use crate::vars;
-use placet_board::http::{BODY_BYTES, Grant, Service, Tokens};
+use placet_board::http::{BODY_BYTES, BoardsEndpoint, Grant, Tokens};
 use placet_board::{Boards, BoardsOptions, Outgoing, Sweep, SweepOptions};
 use placet_core::Secret;
 use placet_net::{AddressPolicy, Client, ClientOptions, ProxySettings};
@@ -44,12 +44,12 @@ pub(super) async fn serve(house: &House, args: &ServeArgs) -> Done {
             None => None,
         };
         let boards = boards(house, store.clone(), &args.call_host, signing, BoardsOptions::default())?;
-        let mut service = Service::new(boards.clone(), "/v1").until(stop.clone());
+        let mut endpoint = BoardsEndpoint::new(boards.clone(), "/v1").until(stop.clone());
         if let Some(path) = &args.tokens {
-            service = service.access(Arc::new(tokens(&super::file(path)?)?));
+            endpoint = endpoint.access(Arc::new(tokens(&super::file(path)?)?));
         }
         // Runs that are overdue are closed, and what is owed is sent, also where nobody writes.
-        (Arc::new(BoardsMount::new(service)), Some(boards.sweep(SweepOptions::default())))
+        (Arc::new(BoardsMount::new(endpoint)), Some(boards.sweep(SweepOptions::default())))
     };
     let mut config = Config::default();
     config.listen = args.listen;
@@ -108,7 +108,7 @@ pub(crate) fn beside_models(
     let options = BoardsOptions::default().decisions(entry.decisions).content(entry.content);
     let boards = boards(house, store, &entry.call_hosts, entry.key.clone(), options)?;
     let sweep = boards.sweep(SweepOptions::default());
-    Ok((Arc::new(BoardsMount::new(Service::new(boards, "/v1").until(stop))), sweep))
+    Ok((Arc::new(BoardsMount::new(BoardsEndpoint::new(boards, "/v1").until(stop))), sweep))
 }
 
 fn boards(

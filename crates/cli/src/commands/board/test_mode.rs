@@ -10,7 +10,7 @@ mod forms;
 use bytes::Bytes;
 use clock::ShiftedClock;
 use forms::{AgentForm, HandleCall, RunCall, StoreCall, missing, outcome, seconds};
-use placet_board::http::{Body, Service};
+use placet_board::http::{BoardsEndpoint, Body};
 use placet_board::rules::{AdmissionRule, Proposed, Termination, TerminationPredicate, Verdict, Webhooks as _};
 use placet_board::{
     Agent, BoardError, BoardId, BoardSpec, Boards, BoardsOptions, Delivery, DeliveryFailure, Limits, Notification,
@@ -53,7 +53,7 @@ struct Space {
 #[derive(Clone)]
 struct Handle {
     boards: Boards,
-    service: Service,
+    endpoint: BoardsEndpoint,
 }
 
 /// A call that went wrong, in the words that tests know.
@@ -122,7 +122,7 @@ impl TestMode {
             Ok(uri) => parts.uri = uri,
             Err(_) => return whole(404, &json!({"error": "no_such_route", "detail": path})),
         }
-        handle.service.handle(http::Request::from_parts(parts, body)).await
+        handle.endpoint.handle(http::Request::from_parts(parts, body)).await
     }
 
     fn space(&self, name: &str) -> Arc<Space> {
@@ -296,7 +296,7 @@ impl Space {
 impl Handle {
     fn new(env: &Env, store: &SharedStore, options: BoardsOptions) -> Self {
         let boards = Boards::with_options(store.clone(), Tenant::new("test"), env, options);
-        Handle { service: Service::new(boards.clone(), ""), boards }
+        Handle { endpoint: BoardsEndpoint::new(boards.clone(), ""), boards }
     }
 }
 
