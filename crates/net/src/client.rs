@@ -207,6 +207,15 @@ impl Client {
         self.send_until(request, &timeouts, deadline, None).await
     }
 
+    /// Says of a URL what the address policy has against it before its host is resolved: that it is an address inside our own
+    /// network, or this machine by its very name. Where it says nothing, sending may still be refused.
+    ///
+    /// # Errors
+    /// [`NetError::AddressRefused`].
+    pub fn check_url(&self, url: &crate::Url) -> crate::Result<()> {
+        self.inner.options.address_policy.as_ref().map_or(Ok(()), |policy| policy.check_unresolved(url.host()))
+    }
+
     /// When a request that starts now must be done, as a steady instant, and the length of that timeout.
     fn deadline(&self, timeouts: &Timeouts) -> Option<(Duration, Duration)> {
         timeouts.whole.map(|whole| (self.inner.env.clock().steady().saturating_add(whole), whole))

@@ -83,6 +83,19 @@ impl AddressPolicy {
         }
     }
 
+    /// Checks a host before anything is resolved, and the names of this machine as well.
+    pub(crate) fn check_unresolved(&self, host: &str) -> crate::Result<()> {
+        self.check_literal(host)?;
+        if is_local(normal(host).as_str()) && !self.allows_host(host) {
+            return Err(NetError::AddressRefused {
+                host: host.to_owned(),
+                address: None,
+                reason: "it is this machine",
+            });
+        }
+        Ok(())
+    }
+
     /// Checks a host that a proxy will resolve.
     pub(crate) fn check_proxied(&self, host: &str) -> crate::Result<()> {
         if self.allows_host(host) {
@@ -299,5 +312,17 @@ mod tests {
             assert!(policy.check_proxied(host).is_err(), "{host}");
         }
         assert!(policy.allow_host("10.0.0.1").check_proxied("10.0.0.1").is_ok());
+    }
+
+    #[test]
+    fn what_is_known_of_a_host_before_it_is_resolved_is_told() {
+        let policy = AddressPolicy::public_only();
+        for host in ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "localhost", "LOCALHOST.", "a.localhost"] {
+            assert!(policy.check_unresolved(host).is_err(), "{host}");
+            assert!(policy.clone().allow_host(host).check_unresolved(host).is_ok(), "{host}");
+        }
+        for host in ["example.com", "93.184.216.34"] {
+            assert!(policy.check_unresolved(host).is_ok(), "{host}");
+        }
     }
 }
