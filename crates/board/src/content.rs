@@ -12,6 +12,10 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content(Bytes);
 
+/// How many lists and objects may lie within one another in what is written. Parsers of other languages give up at about twice
+/// that, and whoever reads a level reads what everybody wrote to it.
+pub const MAX_DEPTH: usize = 500;
+
 /// A text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the content is not valid JSON: {problem}")]
@@ -81,6 +85,31 @@ impl Content {
     #[must_use]
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
+    }
+
+    /// Whether more than `most` lists and objects lie within one another.
+    pub(crate) fn is_deeper_than(&self, most: usize) -> bool {
+        if self.0.len() <= most {
+            return false;
+        }
+        let (mut depth, mut in_text, mut is_escaped) = (0usize, false, false);
+        for byte in self.0.iter() {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' => is_escaped = true,
+                b'"' => in_text = !in_text,
+                _ if in_text => {}
+                b'[' | b'{' => {
+                    depth += 1;
+                    if depth > most {
+                        return true;
+                    }
+                }
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The content as a value of a type.
@@ -191,6 +220,16 @@ mod tests {
         assert_eq!(content.as_bytes().as_ptr(), body[12..].as_ptr());
         let elsewhere: Box<RawValue> = serde_json::from_str("[ 1 ]").unwrap();
         assert_eq!(Content::within(&body, &elsewhere).as_str(), "[ 1 ]");
+    }
+
+    #[test]
+    fn depth_counts_what_lies_within_one_another() {
+        let nested = |depth: usize| Content::from_text("[".repeat(depth) + &"]".repeat(depth)).unwrap();
+        assert!(!nested(3).is_deeper_than(3));
+        assert!(nested(4).is_deeper_than(3));
+        for flat in [r#"[[],[],[],[],{"a":{}},{"b":{}}]"#, r#""[[[[[[""#, r#"["\"[[[[","\\",[]]"#] {
+            assert!(!Content::from_text(flat).unwrap().is_deeper_than(3), "{flat}");
+        }
     }
 
     proptest! {

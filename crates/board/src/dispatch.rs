@@ -378,7 +378,8 @@ impl Handle {
         }
         let merged = self.merged().await?;
         // What was merged after the head was looked at is told as well, or it would be settled untold.
-        head = merged.values().map(|(merged, _)| merged.through).fold(head, u64::max);
+        let known = merged.values().map(|(merged, _)| merged.through).filter(|through| *through != Merged::OPEN);
+        head = known.fold(head, u64::max);
         let from = candidates.iter().map(Candidate::floor).min().unwrap_or(0);
         let rows = Arc::new(self.rows(from, head, MOST_ROWS).await?);
         if let Some(last) = rows.last().filter(|_| rows.len() >= MOST_ROWS) {
@@ -393,7 +394,7 @@ impl Handle {
             own.for_each(|row| found.add(row.owed.due, [row.owed.region.clone()]));
             let mut row = None;
             if let Some((merged, as_it_was)) = merged.get(name)
-                && (candidate.told == 0 || merged.through > candidate.told)
+                && (candidate.told == 0 || merged.through.min(head) > candidate.told)
             {
                 row = Some((self.layout().merged(name), as_it_was.clone()));
                 self.add_merged(&mut found, candidate.agent, &snapshot, merged, head, candidate.progress).await?;

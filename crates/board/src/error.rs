@@ -118,6 +118,12 @@ pub enum BoardError {
         /// How many may be.
         most: usize,
     },
+    /// The content is nested deeper than a board takes.
+    #[error("more than {most} lists and objects of the content lie within one another")]
+    TooDeep {
+        /// How many may.
+        most: usize,
+    },
     /// A rule could not be asked. The write was not made.
     #[error("the rule could not be asked: {problem}")]
     Rule {
@@ -173,7 +179,10 @@ impl BoardError {
             BoardError::DuplicateRegion { .. } => "duplicate_region",
             BoardError::DuplicateAgent { .. } => "duplicate_agent",
             BoardError::Premises { .. } => "premises",
-            BoardError::InvalidSpec { .. } | BoardError::InvalidName { .. } | BoardError::Content(_) => "bad_body",
+            BoardError::InvalidSpec { .. }
+            | BoardError::InvalidName { .. }
+            | BoardError::Content(_)
+            | BoardError::TooDeep { .. } => "bad_body",
             BoardError::TooLarge { .. } => "too_large",
             BoardError::Rule { .. } => "rule_failed",
             BoardError::Busy { .. } => "busy",
@@ -216,6 +225,7 @@ impl Diagnose for BoardError {
             | BoardError::InvalidSpec { .. }
             | BoardError::InvalidName { .. }
             | BoardError::Content(_)
+            | BoardError::TooDeep { .. }
             | BoardError::TooLarge { .. } => ErrorKind::InvalidRequest,
             BoardError::Rule { .. } => ErrorKind::Unavailable,
             BoardError::Busy { .. } => ErrorKind::Overloaded,

@@ -6,8 +6,10 @@
 
 mod access;
 mod answer;
+mod bodies;
 mod operations;
 mod route;
+mod streams;
 
 pub use access::{Access, Act, Denied, Grant, Tokens, Wanted};
 pub use answer::{Body, Broken};
@@ -111,7 +113,10 @@ impl BoardsEndpoint {
                 let token = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
                 let token = token.and_then(bearer);
                 let caller = grant.map_or(Caller::Showing(token), Caller::Granted);
-                let asked = operations::Asked { endpoint: self, caller, query, body };
+                let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+                let takes_events = header("accept").is_some_and(|accept| accept.contains("text/event-stream"));
+                let last_event = header("last-event-id").and_then(|id| id.trim().parse().ok());
+                let asked = operations::Asked { endpoint: self, caller, query, takes_events, last_event, body };
                 asked.answer(&route).await.unwrap_or_else(|problem| problem)
             }
         };

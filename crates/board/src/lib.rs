@@ -59,7 +59,7 @@ mod wire;
 pub use agent_board::AgentBoard;
 pub use boards::{BoardSummary, Boards, BoardsOptions, Delivery, Unsent};
 pub use client::BoardClient;
-pub use content::{Content, InvalidContent};
+pub use content::{Content, InvalidContent, MAX_DEPTH};
 pub use control::{AgentProgress, BoardSpec, Control};
 pub use decision::{Decision, DecisionRecord};
 pub use error::{BoardError, Result};

@@ -98,6 +98,16 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// [`DeliveryFailure`]: it is sent again later.
     async fn reach(&self, address: &str, notification: &Notification) -> Result<(), DeliveryFailure>;
+
+    /// Says of an address what can be said against it before anything is sent there. An agent with such an address is not
+    /// registered.
+    ///
+    /// # Errors
+    /// Why nothing will ever arrive there.
+    fn check(&self, address: &str) -> Result<(), String> {
+        let _ = address;
+        Ok(())
+    }
 }
 
 /// An agent as it is declared: who it is, what wakes it, what it may write, and how it is reached.

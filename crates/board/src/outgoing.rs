@@ -136,6 +136,11 @@ impl Transport for Outgoing {
             Err(error) => Err(DeliveryFailure::new(error.to_string())),
         }
     }
+
+    fn check(&self, address: &str) -> Result<(), String> {
+        let checked = Url::parse(address).and_then(|url| self.client.check_url(&url));
+        checked.map_err(|error| error.to_string())
+    }
 }
 
 /// A proposed write as a rule behind a URL reads it. The content is the text that was sent.

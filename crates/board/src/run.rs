@@ -7,6 +7,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+/// Half of what an instant in microseconds can hold, so that sums stay within it.
+const LONGEST: Duration = Duration::from_secs(4_000_000_000_000);
+
+/// Checks that an instant and this duration after it are one.
+pub(crate) fn check_longest(what: &str, duration: Duration) -> Result<()> {
+    if duration <= LONGEST {
+        return Ok(());
+    }
+    let problem = format!("{what} is {duration:?}, and may be {LONGEST:?} at most");
+    Err(BoardError::InvalidSpec { problem })
+}
+
 /// How long a run may last. Time is its only bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -25,11 +37,11 @@ impl Limits {
 
     pub(crate) fn check(&self) -> Result<()> {
         for (what, limit) in [("wall clock", self.wall_clock), ("idle", self.idle)] {
-            // Half of what an instant in microseconds can hold, so that sums stay within it.
-            if limit < Duration::from_micros(1) || limit > Duration::from_secs(4_000_000_000_000) {
+            if limit < Duration::from_micros(1) {
                 let problem = format!("the {what} limit is a positive duration, not {limit:?}");
                 return Err(BoardError::InvalidSpec { problem });
             }
+            check_longest(&format!("the {what} limit"), limit)?;
         }
         Ok(())
     }

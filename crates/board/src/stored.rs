@@ -226,6 +226,9 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// Stands for the number of the last write before a registration, where that is not known: writes came too fast.
+    pub(crate) const OPEN: u64 = u64::MAX;
+
     /// What a registration owes, from the commit on.
     pub(crate) fn registration(head: u64) -> ValueForm {
         ValueForm::new(FORMAT).now().bytes(head.to_be_bytes().to_vec())

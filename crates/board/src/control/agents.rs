@@ -7,8 +7,9 @@ use crate::boards::Handle;
 use crate::decision::Decision;
 use crate::error::{BoardError, Result};
 use crate::model::{Region, RegionKind};
-use crate::name::checked;
+use crate::name::{check, checked};
 use crate::notify::Agent;
+use crate::run::check_longest;
 use crate::snapshot::Snapshot;
 use crate::stored::{self, Cursors, Merged, Roster, StoredAgent, StoredRegion};
 use placet_core::Timestamp;
@@ -84,6 +85,26 @@ pub(crate) fn check_agent(agent: &Agent, kind_of: impl Fn(&str) -> Option<Region
     Ok(name)
 }
 
+pub(crate) fn check_agent_count(agents: usize) -> Result<()> {
+    if agents <= MOST_AGENTS {
+        return Ok(());
+    }
+    Err(BoardError::InvalidSpec { problem: format!("a run takes {MOST_AGENTS} agents, and these are {agents}") })
+}
+
+pub(crate) fn check_region_count(regions: usize) -> Result<()> {
+    if regions <= MOST_REGIONS {
+        return Ok(());
+    }
+    Err(BoardError::InvalidSpec { problem: format!("a board takes {MOST_REGIONS} regions, and these are {regions}") })
+}
+
+/// Checks what can be known of a region without looking at a board.
+pub(crate) fn check_region(region: &Region) -> Result<()> {
+    check("region", &region.name)?;
+    check_longest("a batch window", region.window)
+}
+
 /// Checks the regions that a declaration names.
 fn check_regions(agent: &Agent, kind_of: impl Fn(&str) -> Option<RegionKind>) -> Result<()> {
     let named = [
@@ -127,6 +148,7 @@ impl Control {
         for attempt in 0..ATTEMPTS {
             let snapshot = self.open_run().await?;
             let name = check_agent(&agent, |region| snapshot.regions.get(region).map(|known| known.kind))?;
+            self.check_address(&agent)?;
             let returning = snapshot.agent(&name).is_some();
             let declared = StoredAgent::of(name.clone(), &agent);
             let layout = handle.layout();
@@ -151,7 +173,9 @@ impl Control {
                 batch.require(Condition::head(layout.log.clone(), head));
             }
             let merged = layout.merged(&name);
-            if misses || attempt >= LOOKS {
+            if attempt >= LOOKS {
+                batch.put(merged, Merged::registration(Merged::OPEN));
+            } else if misses {
                 batch.put(merged, Merged::registration(head));
             } else {
                 batch.delete_cell(merged);
@@ -174,6 +198,15 @@ impl Control {
             }
         }
         Err(handle.busy())
+    }
+
+    /// Checks an address with what would carry notifications there from this process.
+    pub(crate) fn check_address(&self, agent: &Agent) -> Result<()> {
+        let (Some(address), Some(transport)) = (&agent.address, &self.0.inner.options.transport) else { return Ok(()) };
+        transport.check(address).map_err(|reason| {
+            let problem = format!("the agent {} cannot be called: {reason}", crate::name::Quoted(&agent.name));
+            BoardError::InvalidSpec { problem }
+        })
     }
 
     fn listen(&self, name: &str, agent: &Agent) {
@@ -238,10 +271,16 @@ impl Control {
             handle.push_idle(&mut batch, &snapshot);
             // What is owed beyond that stays: an agent that came back may answer what its former self was told.
             let merged = handle.store().cell(&layout.merged(agent)).await?;
-            if let Some(cell) = merged
-                && Merged::read(&cell.value)?.through <= notification_id
-            {
-                batch.require(Condition::version(cell.key.clone(), cell.version)).delete_cell(cell.key);
+            if let Some(cell) = merged {
+                let mut merged = Merged::read(&cell.value)?;
+                if merged.through == Merged::OPEN {
+                    // What was written before that registration came about may be more than was told until now.
+                    merged.through = handle.store().log_head(&layout.log).await?.number;
+                    let as_it_was = Condition::version(cell.key.clone(), cell.version);
+                    batch.require(as_it_was).put(cell.key, merged.value());
+                } else if merged.through <= notification_id {
+                    batch.require(Condition::version(cell.key.clone(), cell.version)).delete_cell(cell.key);
+                }
             }
             let pulls = snapshot.agent(agent).is_some_and(|declared| declared.pulls);
             if pulls {
@@ -283,17 +322,14 @@ pub(crate) fn with_agent(snapshot: &Snapshot, agent: StoredAgent) -> Result<Rost
         Some(held) => *held = agent,
         None => roster.agents.push(agent),
     }
-    if roster.agents.len() > MOST_AGENTS {
-        let problem = format!("the run has {MOST_AGENTS} agents, and takes no more");
-        return Err(BoardError::InvalidSpec { problem });
-    }
+    check_agent_count(roster.agents.len())?;
     Ok(roster)
 }
 
 impl Handle {
     /// Declares a region; under control only while a run is open.
     pub(crate) async fn declare(&self, region: &Region, under_control: bool) -> Result<()> {
-        checked("region", &region.name)?;
+        check_region(region)?;
         for _ in 0..ATTEMPTS {
             let snapshot = self.fresh().await?;
             if under_control && snapshot.run.is_none() {
@@ -307,10 +343,7 @@ impl Handle {
             }
             let mut roster = snapshot.roster.clone();
             roster.regions.push(StoredRegion::of(region));
-            if roster.regions.len() > MOST_REGIONS {
-                let problem = format!("the board has {MOST_REGIONS} regions, and takes no more");
-                return Err(BoardError::InvalidSpec { problem });
-            }
+            check_region_count(roster.regions.len())?;
             let mut batch = Batch::new();
             batch.require(snapshot.same_run(self.layout())).require(snapshot.same_roster(self.layout()));
             put_roster(self.layout(), &mut batch, &roster)?;

@@ -1,6 +1,7 @@
 //! The life of a run: opening, which converges; closing, which one caller wins; reopening, which is asked for.
 
 use super::Control;
+use super::agents::check_region_count;
 use super::spec::BoardSpec;
 use super::write::{ATTEMPTS, Draft, Writing};
 use crate::boards::{Boards, Handle};
@@ -43,12 +44,16 @@ impl Boards {
     /// As [`BoardSpec::check`], before the store is touched; [`BoardError::WrongRegionKind`] where the board has a region
     /// of the other kind; what the store says. A run that this call opened is aborted when it fails later on.
     pub async fn open(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
-        let control = self.converge(id, spec).await?;
+        let control = self.control(id);
+        spec.agents.iter().try_for_each(|agent| control.check_address(agent))?;
+        spec.check()?;
+        let (_, opened) = self.converge_as(id, spec).await?;
         for agent in &spec.agents {
             match control.register(agent.clone()).await {
                 Ok(()) => {}
                 // A run may end while it opens.
                 Err(BoardError::RunClosed) => break,
+                Err(error) if !opened => return Err(error),
                 Err(error) => {
                     let _ = control.abort(&format!("creation failed: {error}")).await;
                     return Err(error);
@@ -64,7 +69,7 @@ impl Boards {
     /// As [`Boards::open`].
     pub async fn converge(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
         spec.check()?;
-        self.converge_as(id, spec).await
+        Ok(self.converge_as(id, spec).await?.0)
     }
 
     /// [`Boards::converge`], where opening values need not be complete: a premise without one has no value until somebody
@@ -74,10 +79,11 @@ impl Boards {
     /// As [`Boards::open`].
     pub async fn converge_unset(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
         spec.check_all_but_openings()?;
-        self.converge_as(id, spec).await
+        Ok(self.converge_as(id, spec).await?.0)
     }
 
-    async fn converge_as(&self, id: &BoardId, spec: &BoardSpec) -> Result<Control> {
+    /// Gives also whether the run was opened by this.
+    async fn converge_as(&self, id: &BoardId, spec: &BoardSpec) -> Result<(Control, bool)> {
         for value in spec.openings.values() {
             self.handle(id).check_size(value)?;
         }
@@ -89,23 +95,25 @@ impl Boards {
             local.termination = spec.termination.clone().or_else(|| local.termination.take());
             local.on_closed = spec.on_closed.clone().or_else(|| local.on_closed.take());
         }
-        control.0.converge(spec).await?;
-        Ok(control)
+        let opened = control.0.converge(spec).await?;
+        Ok((control, opened))
     }
 }
 
 impl Handle {
-    async fn converge(&self, spec: &BoardSpec) -> Result<()> {
+    /// Gives whether the run was opened by this.
+    async fn converge(&self, spec: &BoardSpec) -> Result<bool> {
+        let mut opened = false;
         for _ in 0..ATTEMPTS {
             let snapshot = self.fresh().await?;
             if snapshot.is_closed() {
-                return Ok(());
+                return Ok(opened);
             }
             let unset = self.unset(spec).await?;
             let (roster, declared) = merged(&snapshot, spec)?;
             let opens = snapshot.run.is_none();
             if roster.is_none() && unset.is_empty() && !opens {
-                return Ok(());
+                return Ok(opened);
             }
             let is_last = unset.len() <= OPENING;
             let mut writing = Writing::default();
@@ -155,8 +163,9 @@ impl Handle {
                 Ok(committed) => {
                     self.decided(&committed);
                     self.fresh().await?;
+                    opened |= opens;
                     if is_last {
-                        return Ok(());
+                        return Ok(opened);
                     }
                 }
                 Err(StoreError::Condition { .. }) => {}
@@ -325,6 +334,7 @@ fn merged<'s>(snapshot: &Snapshot, spec: &'s BoardSpec) -> Result<(Option<Roster
             Some(held) => *held = StoredRegion::of(region),
         }
     }
+    check_region_count(roster.regions.len())?;
     if !spec.rules.is_empty() {
         roster.rules = spec.rules.clone();
     }

@@ -4,7 +4,7 @@ use crate::boards::OnClosed;
 use crate::content::Content;
 use crate::error::{BoardError, Result};
 use crate::model::{Region, RegionKind};
-use crate::name::{Quoted, checked};
+use crate::name::Quoted;
 use crate::notify::Agent;
 use crate::rules::{AdmissionRule, StoredRules, TerminationPredicate};
 use crate::run::{Limits, Outcome};
@@ -122,11 +122,12 @@ impl BoardSpec {
         self.rules.check()?;
         let mut kinds = BTreeMap::new();
         for region in &self.regions {
-            checked("region", &region.name)?;
+            super::agents::check_region(region)?;
             if kinds.insert(&*region.name, region.kind).is_some() {
                 return Err(BoardError::DuplicateRegion { region: region.name.to_string() });
             }
         }
+        super::agents::check_agent_count(self.agents.len())?;
         let mut names = BTreeSet::new();
         for agent in &self.agents {
             if !names.insert(&agent.name) {

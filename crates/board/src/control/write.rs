@@ -3,7 +3,7 @@
 
 use super::Control;
 use crate::boards::Handle;
-use crate::content::Content;
+use crate::content::{Content, MAX_DEPTH};
 use crate::decision::{self, Decision};
 use crate::error::{BoardError, Result};
 use crate::layout::Layout;
@@ -361,7 +361,13 @@ impl Control {
 impl Handle {
     pub(crate) fn check_size(&self, content: &Content) -> Result<()> {
         let (size, most) = (content.as_bytes().len(), self.inner.options.content);
-        if size > most { Err(BoardError::TooLarge { size, most }) } else { Ok(()) }
+        if size > most {
+            Err(BoardError::TooLarge { size, most })
+        } else if content.is_deeper_than(MAX_DEPTH) {
+            Err(BoardError::TooDeep { most: MAX_DEPTH })
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -126,6 +126,7 @@ impl Handle {
                 }
             }
         }
+        let last = rows.last().map_or(0, |row| row.number);
         let owed: Vec<_> = owed.into_iter().collect();
         for agents in owed.chunks(AGENTS) {
             let mut batch = Batch::new();
@@ -138,8 +139,9 @@ impl Handle {
                     None => Condition::absent(row.clone()),
                 });
                 let told = progress.get(*agent).map_or(0, |progress| progress.sent);
+                let through = if merged.through == Merged::OPEN { last } else { merged.through };
                 batch.put(row, merged.value());
-                batch.put(layout.sent(agent), stored::sent(told.max(merged.through)));
+                batch.put(layout.sent(agent), stored::sent(told.max(through)));
             }
             match self.store().commit(batch).await {
                 Ok(_) => {}
@@ -178,7 +180,7 @@ impl Handle {
             }
         }
         if let Some((merged, _)) = self.merged().await?.get(&*agent.name)
-            && (told == 0 || merged.through > told)
+            && (told == 0 || merged.through.min(head) > told)
         {
             self.add_merged(&mut found, agent, snapshot, merged, head, progress).await?;
         }

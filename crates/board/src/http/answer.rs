@@ -127,6 +127,7 @@ impl From<BoardError> for Answer {
             | BoardError::Premises { .. }
             | BoardError::InvalidSpec { .. }
             | BoardError::InvalidName { .. }
+            | BoardError::TooDeep { .. }
             | BoardError::Content(_) => 400,
             BoardError::TooLarge { .. } => 413,
             BoardError::Rule { .. } | BoardError::Busy { .. } | BoardError::Store(_) => 503,

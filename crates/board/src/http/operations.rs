@@ -2,42 +2,38 @@
 
 use super::access::{Act, Wanted};
 use super::answer::Answer;
+use super::bodies::{AgentBody, LimitsBody, RegionBody, SpecBody, SummaryBody};
 use super::route::Route;
-use super::{BoardsEndpoint, Broken, Caller};
+use super::{BoardsEndpoint, Caller, streams};
 use crate::boards::BoardSummary;
 use crate::content::Content;
-use crate::control::{BoardSpec, Control};
+use crate::control::Control;
 use crate::error::BoardError;
-use crate::model::{Bounds, MAX_PAGE, Region, RegionKind};
+use crate::model::{Bounds, MAX_PAGE};
 use crate::name::BoardId;
-use crate::notify::Agent;
 use crate::request::{SetRequest, WriteRequest, WriteResult};
-use crate::rules::StoredRules;
-use crate::run::{Limits, Outcome};
 use crate::wire;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use placet_core::Timestamp;
 use placet_net::percent_decoded;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The longest that a caller may ask to wait for something.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a stream on which nothing happens says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-type Answered = Result<Answer, Answer>;
+pub(super) type Answered = Result<Answer, Answer>;
 
 /// One request.
 pub(super) struct Asked<'a> {
     pub(super) endpoint: &'a BoardsEndpoint,
     pub(super) caller: Caller<'a>,
     pub(super) query: &'a str,
+    /// Whether the caller takes server-sent events.
+    pub(super) takes_events: bool,
+    /// The id of the last event that the caller was given before it came back.
+    pub(super) last_event: Option<u64>,
     pub(super) body: Bytes,
 }
 
@@ -98,15 +94,15 @@ impl Asked<'_> {
         }
     }
 
-    fn control(&self, id: &BoardId) -> Control {
+    pub(super) fn control(&self, id: &BoardId) -> Control {
         self.endpoint.boards.control(id)
     }
 
-    fn reader(&self, id: &BoardId) -> crate::reader::Reader {
+    pub(super) fn reader(&self, id: &BoardId) -> crate::reader::Reader {
         self.endpoint.boards.reader(id)
     }
 
-    fn may(&self, act: Act, id: &BoardId) -> Result<(), Answer> {
+    pub(super) fn may(&self, act: Act, id: &BoardId) -> Result<(), Answer> {
         self.may_as(act, id, None, None)
     }
 
@@ -153,8 +149,11 @@ impl Asked<'_> {
         Ok(Answer::empty(204))
     }
 
-    /// A malformed body is told of only for a board that there is.
-    async fn malformed(&self, id: &BoardId, problem: Answer) -> Answer {
+    /// A malformed body is told of only for a board that there is, and only to whoever may do such a thing there.
+    async fn malformed(&self, act: Act, id: &BoardId, problem: Answer) -> Answer {
+        if let Err(denied) = self.may(act, id) {
+            return denied;
+        }
         match self.reader(id).run().await {
             Ok(Some(_)) => problem,
             Ok(None) => BoardError::UnknownBoard { board: id.clone() }.into(),
@@ -171,7 +170,7 @@ impl Asked<'_> {
         });
         let (writer, request) = match read {
             Ok(read) => read,
-            Err(problem) => return Err(self.malformed(id, problem).await),
+            Err(problem) => return Err(self.malformed(Act::Write, id, problem).await),
         };
         self.may_as(Act::Write, id, Some(&writer), Some(level))?;
         Ok(answered(&self.control(id).write(&writer, &request).await?))
@@ -189,7 +188,7 @@ impl Asked<'_> {
         });
         let (writer, request) = match read {
             Ok(read) => read,
-            Err(problem) => return Err(self.malformed(id, problem).await),
+            Err(problem) => return Err(self.malformed(Act::Write, id, problem).await),
         };
         self.may_as(Act::Write, id, Some(&writer), Some(premise))?;
         Ok(answered(&self.control(id).set_premise(&writer, &request).await?))
@@ -202,7 +201,7 @@ impl Asked<'_> {
         });
         let (agent, through) = match read {
             Ok(read) => read,
-            Err(problem) => return Err(self.malformed(id, problem).await),
+            Err(problem) => return Err(self.malformed(Act::Answer, id, problem).await),
         };
         self.may_as(Act::Answer, id, Some(&agent), None)?;
         self.control(id).ack(&agent, through).await?;
@@ -216,11 +215,19 @@ impl Asked<'_> {
         Ok(Answer::empty(204))
     }
 
-    /// What an agent is owed: at once, or within the time that it is ready to wait.
+    /// What an agent is owed: at once, or within the time that it is ready to wait; or all of it as it comes.
     async fn notifications(&self, id: &BoardId, agent: &str) -> Answered {
         self.may_as(Act::Answer, id, Some(agent), None)?;
         let wait = self.wait()?.unwrap_or_default();
         let (control, after) = (self.control(id), self.number("after")?.unwrap_or(0));
+        if self.takes_events {
+            let after = self.last_event.unwrap_or(after);
+            // What is wrong is told by the status, as long as there is none.
+            let first = control.pull(agent, after, Duration::ZERO).await?;
+            let given = first.as_ref().map_or(after, |told| told.notification_id);
+            let first = first.map(|told| streams::event(Some(told.notification_id), None, &told));
+            return Ok(self.notified(control, agent, given, first));
+        }
         let pulled = tokio::select! {
             biased;
             pulled = control.pull(agent, after, wait) => pulled?,
@@ -259,77 +266,6 @@ impl Asked<'_> {
         Ok(Answer::of(200, &serde_json::json!({ "closed": closed, "outcome": outcome })))
     }
 
-    /// Everything from a number on and then everything that is written, as server-sent events.
-    async fn tail(&self, id: &BoardId) -> Answered {
-        self.may(Act::Read, id)?;
-        let reader = self.reader(id);
-        reader.describe().await?;
-        let from = self.number("from_sequence")?.unwrap_or(0);
-        let changes = reader.tail(from).map(|change| {
-            let mut out = Vec::new();
-            let event = match change {
-                Ok(change) => {
-                    let id = change.sequence.to_string();
-                    let data = serde_json::to_string(&change).unwrap_or_default();
-                    placet_wire::sse::SseEvent { id: Some(id), data, ..placet_wire::sse::SseEvent::default() }
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the tail of a board broke off");
-                    let data = r#"{"error":"store_failed"}"#.to_owned();
-                    placet_wire::sse::SseEvent {
-                        event: Some("error".into()),
-                        data,
-                        ..placet_wire::sse::SseEvent::default()
-                    }
-                }
-            };
-            placet_wire::sse::encode(&event, &mut out);
-            Some(Ok(Bytes::from(out)))
-        });
-        // After an error nothing more comes, and the answer ends.
-        let changes = changes.chain(stream::iter([None]));
-        let env = self.endpoint.boards.env().clone();
-        let beats = stream::unfold(env, |env| async move {
-            env.sleep(KEEP_ALIVE).await;
-            Some((Some(Ok(Bytes::from_static(b": still here\n\n"))), env))
-        });
-        let pieces = stream::select(changes, beats).take_while(|piece| std::future::ready(piece.is_some()));
-        let pieces = pieces.filter_map(std::future::ready).take_until(self.endpoint.stop.clone().cancelled_owned());
-        Ok(Answer::stream("text/event-stream", pieces.boxed()))
-    }
-
-    /// The whole record as JSON lines, in order, as it was when it was asked for.
-    async fn export(&self, id: &BoardId) -> Answered {
-        self.may(Act::Read, id)?;
-        let reader = self.reader(id);
-        reader.describe().await?;
-        let last = reader.head().await?;
-        let pages = stream::unfold((reader, 1u64), move |(reader, next)| async move {
-            if next > last {
-                return None;
-            }
-            let broken = |reader, error: &dyn std::fmt::Display| {
-                tracing::error!(%error, "the export of a board broke off");
-                Some((Err(Broken), (reader, u64::MAX)))
-            };
-            let page = match reader.read_board(Bounds::from(next).limit(MAX_PAGE)).await {
-                Ok(page) => page,
-                Err(error) => return broken(reader, &error),
-            };
-            let Some(end) = page.items.last().map(|change| change.sequence) else {
-                return broken(reader, &"it was deleted");
-            };
-            let mut out = Vec::new();
-            for change in page.items.into_iter().take_while(|change| change.sequence <= last) {
-                // Numbers and texts in fields always have a form in JSON.
-                let _ = serde_json::to_writer(&mut out, &change);
-                out.push(b'\n');
-            }
-            Some((Ok(Bytes::from(out)), (reader, end + 1)))
-        });
-        Ok(Answer::stream("application/x-ndjson", pages.boxed()))
-    }
-
     async fn decisions(&self, id: &BoardId) -> Answered {
         self.may(Act::Read, id)?;
         let reader = self.reader(id);
@@ -345,6 +281,10 @@ impl Asked<'_> {
 
     fn body<T: DeserializeOwned>(&self, what: &str) -> Result<T, Answer> {
         let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        // A list would be read as the fields of an object, in order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Answer::bad_body(&format!("{what} takes a JSON object")));
+        }
         serde_json::from_slice(body).map_err(|error| Answer::bad_body(&format!("{what}: {error}")))
     }
 
@@ -355,7 +295,7 @@ impl Asked<'_> {
         Some(percent_decoded(&value))
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Answer> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Answer> {
         let Some(text) = self.parameter(name) else { return Ok(None) };
         let number = text.parse().map_err(|_| {
             Answer::error(
@@ -450,148 +390,4 @@ impl<'a> RawWrite<'a> {
 
 fn shown(raw: &RawValue) -> String {
     raw.get().chars().take(40).collect()
-}
-
-/// Seconds as people write them.
-fn seconds(what: &str, seconds: f64) -> Result<Duration, Answer> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        Answer::bad_body(&format!("'{what}' takes a number of seconds that is not negative, and got {seconds}"))
-    })
-}
-
-#[derive(Deserialize)]
-struct LimitsBody {
-    wall_clock_s: Option<f64>,
-    idle_s: Option<f64>,
-}
-
-impl LimitsBody {
-    fn limits(&self) -> Result<Limits, Answer> {
-        let defaults = Limits::default();
-        let or = |what: &str, given: Option<f64>, default| given.map_or(Ok(default), |given| seconds(what, given));
-        let wall_clock = or("wall_clock_s", self.wall_clock_s, defaults.wall_clock)?;
-        Ok(Limits::new(wall_clock, or("idle_s", self.idle_s, defaults.idle)?))
-    }
-}
-
-#[derive(Deserialize)]
-struct RegionBody {
-    kind: RegionKind,
-    #[serde(default)]
-    batch_window_s: f64,
-}
-
-impl RegionBody {
-    fn region(&self, name: &str) -> Result<Region, Answer> {
-        let region = match self.kind {
-            RegionKind::Level => Region::level(name),
-            RegionKind::Premise => Region::premise(name),
-        };
-        Ok(region.window(seconds("batch_window_s", self.batch_window_s)?))
-    }
-}
-
-#[derive(Deserialize)]
-struct AgentBody {
-    subscribes_to: Option<BTreeSet<String>>,
-    writes_to: Option<BTreeSet<String>>,
-    sets: Option<BTreeSet<String>>,
-    address: Option<String>,
-    #[serde(default)]
-    pulls: bool,
-}
-
-impl AgentBody {
-    fn agent(self, name: &str) -> Agent {
-        let mut agent = Agent::new(name);
-        // Whoever registers over the network is in no process of ours: without an address it asks by itself.
-        agent.pulls = self.pulls || self.address.is_none();
-        agent.subscribes_to = self.subscribes_to;
-        agent.writes_to = self.writes_to;
-        agent.sets = self.sets;
-        agent.address = self.address;
-        agent
-    }
-}
-
-#[derive(Deserialize)]
-struct NamedRegion {
-    name: String,
-    #[serde(flatten)]
-    region: RegionBody,
-}
-
-#[derive(Deserialize)]
-struct NamedAgent {
-    name: String,
-    #[serde(flatten)]
-    agent: AgentBody,
-}
-
-/// What a board is to be, as a client says it.
-#[derive(Deserialize)]
-struct SpecBody {
-    #[serde(default)]
-    regions: Vec<NamedRegion>,
-    #[serde(default)]
-    premises: BTreeMap<String, Content>,
-    #[serde(default)]
-    agents: Vec<NamedAgent>,
-    limits: Option<LimitsBody>,
-    #[serde(default)]
-    rules: StoredRules,
-}
-
-impl SpecBody {
-    fn spec(self) -> Result<BoardSpec, Answer> {
-        let limits = self.limits.map_or_else(|| Ok(Limits::default()), |limits| limits.limits())?;
-        let mut spec = BoardSpec::new(limits).rules(self.rules);
-        for region in self.regions {
-            spec = spec.region(region.region.region(&region.name)?);
-        }
-        for (premise, value) in self.premises {
-            spec = spec.opening(premise, value);
-        }
-        for agent in self.agents {
-            spec = spec.agent(agent.agent.agent(&agent.name));
-        }
-        Ok(spec)
-    }
-}
-
-/// What is told of a board.
-#[derive(Serialize)]
-struct SummaryBody {
-    board_id: BoardId,
-    regions: Vec<SummaryRegion>,
-    agents: Vec<String>,
-    open: Option<bool>,
-    outcome: Option<Outcome>,
-    #[serde(with = "wire::instant")]
-    wall_deadline: Option<Timestamp>,
-}
-
-#[derive(Serialize)]
-struct SummaryRegion {
-    name: String,
-    kind: RegionKind,
-    batch_window_s: f64,
-}
-
-impl SummaryBody {
-    fn of(summary: &BoardSummary) -> Self {
-        let region = |region: &Region| SummaryRegion {
-            name: region.name.to_string(),
-            kind: region.kind,
-            batch_window_s: region.window.as_secs_f64(),
-        };
-        SummaryBody {
-            board_id: summary.id.clone(),
-            regions: summary.regions.iter().map(region).collect(),
-            agents: summary.agents.clone(),
-            open: summary.is_open,
-            outcome: summary.outcome.clone(),
-            wall_deadline: summary.wall_deadline,
-        }
-    }
 }

@@ -4,6 +4,7 @@ use super::expression::{Expression, Scope};
 use super::{Proposed, Termination, Verdict, Webhooks};
 use crate::error::{BoardError, Result};
 use crate::reader::Reader;
+use placet_net::Url;
 use placet_tools::Validator;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -12,6 +13,7 @@ use std::fmt;
 
 /// The rules of a board as data. They count in every process that serves it, beside what a process has in code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoredRules {
     /// What every proposed write must pass, in order.
@@ -54,7 +56,9 @@ impl StoredRules {
     /// # Errors
     /// [`BoardError::InvalidSpec`] says of the first that cannot what is wrong with it.
     pub fn check(&self) -> Result<()> {
-        Compiled::of(self).map(drop)
+        let Some(compiled) = Compiled::of(self)? else { return Ok(()) };
+        compiled.admission.iter().try_for_each(|rule| rule.question.check(&OF_A_WRITE))?;
+        compiled.termination.iter().try_for_each(|question| question.check(&OF_A_BOARD))
     }
 }
 
@@ -123,6 +127,10 @@ enum Question {
     Webhook(String),
 }
 
+/// What expressions know of a proposed write, and of a board.
+const OF_A_WRITE: [&str; 6] = ["writer", "region", "kind", "content", "size", "expected_version"];
+const OF_A_BOARD: [&str; 2] = ["sequence", "premises"];
+
 fn invalid(problem: String) -> BoardError {
     BoardError::InvalidSpec { problem }
 }
@@ -140,6 +148,22 @@ impl Question {
             },
             (None, None, Some(url)) => Ok(Question::Webhook(url.clone())),
             _ => Err(invalid("a rule has exactly one of schema, expression and webhook".to_owned())),
+        }
+    }
+}
+
+impl Question {
+    /// Checks what would only be found out when it is asked.
+    fn check(&self, known: &[&str]) -> Result<()> {
+        match self {
+            Question::Schema(_) => Ok(()),
+            Question::Expression(expression) => {
+                expression.check_names(known).map_err(|error| invalid(error.to_string()))
+            }
+            Question::Webhook(url) => match Url::parse(url) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(invalid(format!("a rule's webhook cannot be asked: {error}"))),
+            },
         }
     }
 }

@@ -52,6 +52,22 @@ enum Node {
     Binary(&'static str, Box<Node>, Box<Node>),
 }
 
+impl Node {
+    /// Looks at every name in it.
+    fn names<E>(&self, look: &mut impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            Node::Literal(_) => Ok(()),
+            Node::Name(name) => look(name),
+            Node::List(nodes) | Node::Call(_, nodes) => nodes.iter().try_for_each(|node| node.names(look)),
+            Node::Not(node) | Node::Negative(node) => node.names(look),
+            Node::Part(one, other) | Node::Binary(_, one, other) => {
+                one.names(look)?;
+                other.names(look)
+            }
+        }
+    }
+}
+
 impl Expression {
     /// Reads an expression.
     ///
@@ -69,6 +85,15 @@ impl Expression {
             None => Ok(Expression { text: text.trim().to_owned(), root }),
             Some(token) => Err(error(format!("unexpected {token}"))),
         }
+    }
+
+    /// Checks that it asks for nothing but what is known.
+    pub(crate) fn check_names(&self, known: &[&str]) -> Result<(), ExpressionError> {
+        let unknown = |name: &str| ExpressionError {
+            text: self.text.chars().take(200).collect(),
+            problem: format!("{name} is not known here; {} are", known.join(", ")),
+        };
+        self.root.names(&mut |name| if known.contains(&name) { Ok(()) } else { Err(unknown(name)) })
     }
 
     /// Whether it is true of what is known.

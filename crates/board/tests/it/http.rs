@@ -16,19 +16,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-struct Answered {
-    status: u16,
+pub(crate) struct Answered {
+    pub(crate) status: u16,
     allow: Option<String>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answered {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
-async fn ask_as(endpoint: &BoardsEndpoint, token: Option<&str>, method: &str, path: &str, body: &str) -> Answered {
+pub(crate) async fn ask_as(
+    endpoint: &BoardsEndpoint,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Answered {
     let mut request = http::Request::builder().method(method).uri(path);
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
@@ -40,11 +46,11 @@ async fn ask_as(endpoint: &BoardsEndpoint, token: Option<&str>, method: &str, pa
     Answered { status, allow, body: String::from_utf8(bytes.to_vec()).unwrap() }
 }
 
-async fn ask(endpoint: &BoardsEndpoint, method: &str, path: &str, body: &str) -> Answered {
+pub(crate) async fn ask(endpoint: &BoardsEndpoint, method: &str, path: &str, body: &str) -> Answered {
     ask_as(endpoint, None, method, path, body).await
 }
 
-async fn incident(world: &World) -> BoardsEndpoint {
+pub(crate) async fn incident(world: &World) -> BoardsEndpoint {
     let endpoint = BoardsEndpoint::new(world.boards(), "/v1");
     let spec = json!({
         "regions": [{"name": "notes", "kind": "level"}, {"name": "phase", "kind": "premise"}],
@@ -271,7 +277,7 @@ async fn a_token_opens_what_it_is_for_and_nothing_else() {
     assert!(format!("{wanted:?}").contains("Read"));
 }
 
-fn client(env: &placet_core::Env) -> Client {
+pub(crate) fn client(env: &placet_core::Env) -> Client {
     Client::new(ClientOptions::default(), env.clone()).unwrap()
 }
 
@@ -280,7 +286,7 @@ fn quick() -> RetryPolicy {
 }
 
 /// Answers what the endpoint answers, over a real socket.
-async fn served(endpoint: BoardsEndpoint) -> String {
+pub(crate) async fn served(endpoint: BoardsEndpoint) -> String {
     use http_body_util::{BodyExt as _, Full};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

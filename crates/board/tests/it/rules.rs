@@ -38,7 +38,7 @@ async fn schemas_and_expressions_judge_in_every_process() {
         assert_eq!(refused(&control, "findings", "{}").await.as_deref(), Some("the field \"severity\" is missing"));
         let long = format!("{{\"severity\": 3, \"text\": \"{}\"}}", "x".repeat(100));
         assert_eq!(refused(&control, "findings", &long).await.as_deref(), Some("it does not hold that size < 100"));
-        let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
         assert!(refused(&control, "findings", &deep).await.unwrap().contains("recursion"));
         let bob = control.write("bob", &WriteRequest::new("findings", json("{\"severity\":9}"))).await.unwrap();
         assert!(matches!(bob, WriteResult::Rejected(_)));
