@@ -6,7 +6,7 @@
 //!
 //! Notifications are answered one at a time. Those that come meanwhile are answered together: the last one covers them,
 //! because a range begins where the agent's last acknowledgement ended. The acknowledgement is sent once the decision has
-//! ended well; a decision that failed is asked for again, since what was not answered stays owed.
+//! ended well; a decision that failed, or panicked, is asked for again after a while, since what was not answered stays owed.
 
 use crate::agent_board::AgentBoard;
 use crate::client::BoardClient;
@@ -16,10 +16,12 @@ use crate::notify::{Agent, DeliveryFailure, Listener, Notification};
 use crate::outgoing::{SIGNATURE_HEADER, signature};
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{Request, Response, StatusCode};
 use placet_core::env::Task;
 use placet_core::{Env, Secret};
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -31,8 +33,8 @@ const SIGNATURE_AGE: Duration = Duration::from_secs(300);
 /// How long a puller lets its server wait for something to tell.
 const PULL_WAIT: Duration = Duration::from_secs(25);
 
-/// How long a puller waits after a failure, at first and at most.
-const PULL_BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How long an agent waits after a failure, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// What an agent does when it is told that something changed.
 #[async_trait]
@@ -108,26 +110,67 @@ impl Listener for Latest {
     }
 }
 
+/// The waits between failures.
+struct Backoff(Duration);
+
+impl Backoff {
+    fn new() -> Self {
+        Backoff(BACKOFF.0)
+    }
+
+    /// Waits after a failure; gives whether to go on.
+    async fn wait(&mut self, env: &Env, cancel: &CancellationToken) -> bool {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => false,
+            () = env.sleep(self.0) => {
+                self.0 = self.0.saturating_mul(2).min(BACKOFF.1);
+                true
+            }
+        }
+    }
+}
+
+/// [`answer`], where a panic is a failure like others; gives whether it is to be tried again.
+async fn is_answered(agent: &dyn Decide, board: &Arc<dyn AgentBoard>, notification: &Notification) -> bool {
+    let (id, name) = (board.board_id(), board.agent());
+    match AssertUnwindSafe(answer(agent, board, notification)).catch_unwind().await {
+        // Nothing more comes of a closed run.
+        Ok(Ok(()) | Err(BoardError::UnknownNotification { .. } | BoardError::RunClosed)) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(board = %id, agent = name, %error, "an agent could not answer; it tries again");
+            false
+        }
+        Err(_) => {
+            tracing::error!(board = %id, agent = name, "an agent panicked; it tries again");
+            false
+        }
+    }
+}
+
 /// Answers what comes until it is stopped.
 async fn answer_all(
+    env: Env,
     latest: Arc<Latest>,
     agent: Arc<dyn Decide>,
     board: Arc<dyn AgentBoard>,
     cancel: CancellationToken,
 ) {
+    let mut backoff = Backoff::new();
     loop {
         let notification = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
             notification = latest.take() => notification,
         };
-        match answer(&*agent, &board, &notification).await {
-            Ok(()) => {}
-            // Nothing more comes of a closed run.
-            Err(BoardError::UnknownNotification { .. } | BoardError::RunClosed) => {}
-            Err(error) => {
-                tracing::warn!(board = %board.board_id(), agent = board.agent(), %error, "an agent could not answer a notification");
-            }
+        if is_answered(&*agent, &board, &notification).await {
+            backoff = Backoff::new();
+            continue;
+        }
+        // It was told, and is told no more of this: whoever told it cannot know.
+        latest.put(notification);
+        if !backoff.wait(&env, &cancel).await {
+            return;
         }
     }
 }
@@ -135,20 +178,22 @@ async fn answer_all(
 /// An agent that runs as a task. It is stopped when this is dropped.
 pub struct Running {
     cancel: CancellationToken,
-    task: Option<Task>,
+    /// Behind a lock only so that servers may share what runs.
+    task: Mutex<Option<Task>>,
 }
 
 impl Running {
     fn start(env: &Env, name: &'static str, work: impl FnOnce(CancellationToken) -> BoxedWork) -> Self {
         let cancel = CancellationToken::new();
         let task = env.spawn(name, work(cancel.clone()));
-        Running { cancel, task: Some(task) }
+        Running { cancel, task: Mutex::new(Some(task)) }
     }
 
     /// Stops it once it has answered what it is at.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
         self.cancel.cancel();
-        if let Some(task) = self.task.take() {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
             // A panic of an agent is its own affair.
             let _ = task.join().await;
         }
@@ -171,7 +216,8 @@ pub async fn run_beside(control: &Control, env: &Env, declared: Agent, agent: Ar
     let latest = Arc::new(Latest::default());
     let board = control.as_agent(declared.name.clone());
     control.register(declared.listener(latest.clone())).await?;
-    Ok(Running::start(env, "board agent", |cancel| Box::pin(answer_all(latest, agent, board, cancel))))
+    let own = env.clone();
+    Ok(Running::start(env, "board agent", |cancel| Box::pin(answer_all(own, latest, agent, board, cancel))))
 }
 
 /// An agent as an HTTP service: what listens hands requests in, and a task answers notifications.
@@ -187,8 +233,9 @@ impl Inbox {
     #[must_use]
     pub fn new(env: &Env, board: Arc<dyn AgentBoard>, agent: Arc<dyn Decide>, secret: Option<Secret>) -> Self {
         let latest = Arc::new(Latest::default());
-        let work = latest.clone();
-        let running = Running::start(env, "board agent", |cancel| Box::pin(answer_all(work, agent, board, cancel)));
+        let (own, work) = (env.clone(), latest.clone());
+        let running =
+            Running::start(env, "board agent", |cancel| Box::pin(answer_all(own, work, agent, board, cancel)));
         Inbox { latest, env: env.clone(), secret, running }
     }
 
@@ -246,30 +293,28 @@ pub fn pull(env: &Env, client: BoardClient, agent: Arc<dyn Decide>) -> Running {
 }
 
 async fn pull_all(env: Env, client: BoardClient, agent: Arc<dyn Decide>, cancel: CancellationToken) {
-    let (first, most) = PULL_BACKOFF;
     let board: Arc<dyn AgentBoard> = Arc::new(client.clone());
-    let mut wait = first;
+    let mut backoff = Backoff::new();
     while !cancel.is_cancelled() {
         let asked = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
             asked = client.notification(PULL_WAIT) => asked,
         };
-        let answered = match asked {
-            Ok(None) => Ok(()),
-            Ok(Some(notification)) => answer(&*agent, &board, &notification).await,
+        let is_well = match asked {
+            Ok(None) => true,
+            Ok(Some(notification)) => is_answered(&*agent, &board, &notification).await,
             Err(BoardError::RunClosed) => return,
-            Err(error) => Err(error),
-        };
-        match answered {
-            Ok(()) => wait = first,
             Err(error) => {
-                tracing::warn!(board = %board.board_id(), agent = board.agent(), %error, "an agent could not answer; it tries again");
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = env.sleep(wait) => wait = wait.saturating_mul(2).min(most),
-                }
+                let (id, name) = (board.board_id(), board.agent());
+                tracing::warn!(board = %id, agent = name, %error, "an agent could not ask for notifications; it tries again");
+                false
             }
+        };
+        if is_well {
+            backoff = Backoff::new();
+        } else if !backoff.wait(&env, &cancel).await {
+            return;
         }
     }
 }

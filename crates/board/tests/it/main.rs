@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "figures are printed, and children talk to their parent")]
 
+mod busy;
 mod child;
 mod defects;
+mod hostile;
 mod http;
+mod kit;
+mod live;
 mod model;
 mod notifications;
 mod processes;
