@@ -63,7 +63,12 @@ impl Output {
 
     /// Text to standard output, as it is.
     pub(crate) fn out(&self, text: &str) {
-        match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Bytes to standard output, as they are: a piece of a text may end within a character.
+    pub(crate) fn bytes(&self, bytes: &[u8]) {
+        match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
             // A closed pipe is the reader's way of saying "enough".
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 FAILED.get_or_init(|| format!("the output cannot be written: {error}"));

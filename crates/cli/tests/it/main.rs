@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod bench;
+mod boards;
 mod damage;
 mod grants;
 mod killed;

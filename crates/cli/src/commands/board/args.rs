@@ -197,6 +197,9 @@ pub(crate) struct RegisterArgs {
     /// A level that it may write to (may be repeated) [default: every level]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) writes_to: Vec<String>,
+    /// A premise that it may set (may be repeated) [default: every premise]
+    #[arg(long, value_name = "PREMISE")]
+    pub(crate) sets: Vec<String>,
     /// Where it is called
     #[arg(long, value_name = "URL")]
     pub(crate) address: Option<String>,

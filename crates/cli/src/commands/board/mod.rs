@@ -16,6 +16,7 @@ use args::{BoardCommand, CreateArgs, ReadArgs, TailArgs};
 use place::{Place, segment};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -56,7 +57,8 @@ pub(crate) async fn board(house: &House, command: &BoardCommand) -> Done {
         BoardCommand::Register(args) => {
             let list = |names: &[String]| if names.is_empty() { Value::Null } else { json!(names) };
             let body = json!({
-                "subscribes_to": list(&args.subscribe), "writes_to": list(&args.writes_to), "address": args.address
+                "subscribes_to": list(&args.subscribe), "writes_to": list(&args.writes_to), "sets": list(&args.sets),
+                "address": args.address
             });
             let path = format!("/boards/{}/agents/{}", segment(&args.board), segment(&args.agent));
             Place::of(house, &args.place).await?.send("PUT", &path, body.to_string()).await?.done()?;
@@ -110,10 +112,7 @@ pub(crate) async fn board(house: &House, command: &BoardCommand) -> Done {
         }
         BoardCommand::Export(args) => {
             let path = format!("/boards/{}/export", segment(&args.board));
-            Place::of(house, &args.place)
-                .await?
-                .stream(&path, |piece| house.output.out(&String::from_utf8_lossy(piece)))
-                .await
+            Place::of(house, &args.place).await?.stream(&path, |piece| house.output.bytes(piece)).await
         }
         BoardCommand::Delete(args) => {
             let path = format!("/boards/{}", segment(&args.board));
@@ -124,8 +123,8 @@ pub(crate) async fn board(house: &House, command: &BoardCommand) -> Done {
 }
 
 async fn create(house: &House, args: &CreateArgs) -> Done {
-    let mut spec: Map<String, Value> = match &args.spec {
-        None => Map::new(),
+    let mut spec: BTreeMap<String, Box<RawValue>> = match &args.spec {
+        None => BTreeMap::new(),
         Some(path) => {
             let wrong = |problem: String| Failure::new(Code::Usage, format!("{}: {problem}", path.display()));
             let text = if path.as_os_str() == "-" { stdin()? } else { file(path)? };
@@ -133,23 +132,27 @@ async fn create(house: &House, args: &CreateArgs) -> Done {
         }
     };
     let wrong = || Failure::new(Code::Usage, "`regions` of the spec is a list, `premises` and `limits` are objects");
-    let regions = spec.entry("regions").or_insert_with(|| json!([])).as_array_mut().ok_or_else(wrong)?;
+    let mut regions: Vec<Value> = part(&spec, "regions").map_err(|_| wrong())?;
     regions.extend(args.level.iter().map(|name| json!({"name": name, "kind": "level"})));
     let premises = args.premise.iter().map(|given| {
         let (name, value) = given
             .split_once('=')
             .ok_or_else(|| Failure::new(Code::Usage, format!("--premise takes NAME=JSON, and got {given:?}")))?;
-        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
+        Ok((name.to_owned(), json_or_text(value)))
     });
-    let premises = premises.collect::<Result<Vec<(String, Value)>, Failure>>()?;
+    let premises = premises.collect::<Result<Vec<(String, Box<RawValue>)>, Failure>>()?;
     regions.extend(premises.iter().map(|(name, _)| json!({"name": name, "kind": "premise"})));
-    let opening = spec.entry("premises").or_insert_with(|| json!({})).as_object_mut().ok_or_else(wrong)?;
+    // Values stay the texts that they were written as.
+    let mut opening: BTreeMap<String, Box<RawValue>> = part(&spec, "premises").map_err(|_| wrong())?;
     opening.extend(premises);
-    let limits = spec.entry("limits").or_insert_with(|| json!({})).as_object_mut().ok_or_else(wrong)?;
+    let mut limits: Map<String, Value> = part(&spec, "limits").map_err(|_| wrong())?;
     let given = [("wall_clock_s", args.wall_clock), ("idle_s", args.idle)];
     limits.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))));
+    spec.insert("regions".to_owned(), raw(&regions));
+    spec.insert("premises".to_owned(), raw(&opening));
+    spec.insert("limits".to_owned(), raw(&limits));
     let path = format!("/boards/{}", segment(&args.board));
-    let answer = Place::of(house, &args.place).await?.send("PUT", &path, Value::Object(spec).to_string()).await?;
+    let answer = Place::of(house, &args.place).await?.send("PUT", &path, raw(&spec).get().to_owned()).await?;
     let (made, board) = (answer.status == 201, answer.done()?);
     if house.output.json {
         house.output.json_line(&board);
@@ -157,6 +160,14 @@ async fn create(house: &House, args: &CreateArgs) -> Done {
         house.output.line(&format!("{} {}", if made { "opened" } else { "there already:" }, board_line(house, &board)));
     }
     Ok(())
+}
+
+/// A part of a spec; an empty one where there is none.
+fn part<T: Default + serde::de::DeserializeOwned>(
+    spec: &BTreeMap<String, Box<RawValue>>,
+    name: &str,
+) -> serde_json::Result<T> {
+    spec.get(name).map_or_else(|| Ok(T::default()), |text| serde_json::from_str(text.get()))
 }
 
 async fn read(house: &House, args: &ReadArgs) -> Done {
@@ -204,17 +215,22 @@ async fn tail(house: &House, args: &TailArgs) -> Done {
     let mut interrupts = Interrupts::new();
     let path = format!("/boards/{}/tail?from_sequence={}", segment(&args.board), args.from);
     let mut events = placet_wire::sse::SseDecoder::new();
+    let broke_off = std::cell::Cell::new(false);
     let shown = place.stream(&path, |piece| {
         // An event beyond the decoder's limit is none that a board sends.
         let _ = events.push(piece);
         while let Some(event) = events.next_event() {
+            broke_off.set(broke_off.get() || event.event.as_deref() == Some("error"));
             if let Ok(entry) = serde_json::from_str::<EntryText>(&event.data) {
                 show(house, &entry);
             }
         }
     });
     tokio::select! {
-        shown = shown => shown,
+        shown = shown => match shown {
+            Ok(()) if broke_off.get() => Err(Failure::new(Code::Failed, "the board's store failed, or it was deleted")),
+            shown => shown,
+        },
         () = interrupts.next() => Ok(()),
     }
 }
@@ -370,10 +386,11 @@ fn decision_line(house: &House, record: &Value) -> String {
 /// What was typed as content: JSON where it is, else a text.
 fn content(given: &str) -> Result<Box<RawValue>, Failure> {
     let text = if given == "-" { stdin()? } else { given.to_owned() };
-    match RawValue::from_string(text.trim().to_owned()) {
-        Ok(raw) => Ok(raw),
-        Err(_) => Ok(self::text(text.trim_end_matches('\n'))),
-    }
+    Ok(json_or_text(&text))
+}
+
+fn json_or_text(given: &str) -> Box<RawValue> {
+    RawValue::from_string(given.trim().to_owned()).unwrap_or_else(|_| text(given.trim_end_matches('\n')))
 }
 
 fn text(text: &str) -> Box<RawValue> {
@@ -384,9 +401,9 @@ fn opt(text: &Option<String>) -> Box<RawValue> {
     raw(&json!(text))
 }
 
-fn raw(value: &Value) -> Box<RawValue> {
-    // A value always has a form in JSON.
-    RawValue::from_string(value.to_string()).unwrap_or_default()
+fn raw(value: &impl serde::Serialize) -> Box<RawValue> {
+    // Values, and maps of them by name, always have a form in JSON.
+    serde_json::value::to_raw_value(value).unwrap_or_default()
 }
 
 fn fields<const N: usize>(fields: [(&str, Box<RawValue>); N]) -> String {
