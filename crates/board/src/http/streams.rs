@@ -42,9 +42,15 @@ impl Asked<'_> {
         // After an error nothing more comes, and the answer ends.
         let changes = changes.chain(stream::iter([None]));
         let env = self.endpoint.boards.env().clone();
-        let beats = stream::unfold(env, |env| async move {
+        let still = self.reader(id);
+        let beats = stream::unfold(Some((env, still)), |state| async move {
+            let Some((env, still)) = state else { return Some((None, None)) };
             env.sleep(KEEP_ALIVE).await;
-            Some((Some(STILL_HERE), env))
+            // A board that was deleted never grows again, which nobody tells whoever waits for it.
+            match still.describe().await {
+                Ok(_) => Some((Some(STILL_HERE), Some((env, still)))),
+                Err(error) => Some((Some(failed(&error)), None)),
+            }
         });
         let pieces = stream::select(changes, beats).take_while(|piece| std::future::ready(piece.is_some()));
         Ok(self.events(pieces.filter_map(std::future::ready)))

@@ -124,3 +124,19 @@ async fn a_deleted_board_ends_a_stream_with_an_error() {
     assert_eq!(events.next().await.unwrap().event.as_deref(), Some("error"));
     assert_eq!(events.next().await, None);
 }
+
+#[tokio::test]
+async fn a_deleted_board_ends_a_tail_with_an_error() {
+    let world = World::memory();
+    let control = world.incident().await;
+    write(&control, "bob", "findings", "1").await;
+    let endpoint = BoardsEndpoint::new(world.boards(), "");
+    let mut events = Events::of(&endpoint, "/boards/incident/tail?from_sequence=2", None).await;
+    assert_eq!(events.next().await.unwrap().id.as_deref(), Some("2"));
+    assert_eq!(ask(&endpoint, "DELETE", "/boards/incident", "").await.status, 204);
+    // The stream waits before the clock moves.
+    let (end, ()) = tokio::join!(events.next(), async { world.clock.advance(std::time::Duration::from_secs(15)) });
+    let end = end.unwrap();
+    assert_eq!((end.event.as_deref(), end.data.contains("unknown_board")), (Some("error"), true), "{end:?}");
+    assert_eq!(events.next().await, None);
+}
