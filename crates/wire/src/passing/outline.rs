@@ -3,7 +3,6 @@
 use super::Speech;
 use super::scan::Walk;
 use crate::RequestError;
-use crate::text::BorrowedText;
 use bytes::{Bytes, BytesMut};
 use memchr::memchr;
 use std::borrow::Cow;
@@ -112,31 +111,27 @@ impl Outline {
     /// The text at a range that holds a JSON text; `None` where it holds something else.
     #[must_use]
     pub fn text<'b>(body: &'b [u8], range: &Range<usize>) -> Option<Cow<'b, str>> {
-        let raw = body.get(range.clone())?;
-        let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if memchr(b'\\', inner).is_none() {
-            return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
-        }
-        serde_json::from_slice::<String>(raw).ok().map(Cow::Owned)
+        text_of(body.get(range.clone())?)
     }
 
     /// The names of the tools that the client offers, in their order; one that the provider runs itself goes by its type. Nothing
     /// where they cannot be read.
     #[must_use]
     pub fn tool_names<'b>(&self, body: &'b [u8]) -> Vec<Cow<'b, str>> {
-        let raw = self.tools.clone().and_then(|range| body.get(range));
-        let tools = raw.and_then(|raw| serde_json::from_slice::<Vec<OfferedTool<'b>>>(raw).ok());
         let mut names = Vec::new();
-        for tool in tools.into_iter().flatten() {
-            let declared = tool.declarations.into_iter().flatten().filter_map(|tool| tool.name);
-            let before = names.len();
-            names.extend(declared);
-            if names.len() == before {
-                let inner = tool.function.or(tool.custom).and_then(|tool| tool.name);
-                names.extend(inner.or(tool.name).or(tool.kind));
-            }
+        if let Some(range) = &self.tools {
+            // What cannot be read ends the list.
+            let _ = Walk::from(body, range.start).elements(|walk| {
+                let tool = OfferedTool::read(walk)?;
+                if tool.declared.is_empty() {
+                    names.extend(tool.inner.or(tool.name).or(tool.kind).and_then(text_of));
+                } else {
+                    names.extend(tool.declared.into_iter().filter_map(text_of));
+                }
+                Ok(())
+            });
         }
-        names.into_iter().map(|name| name.0).collect()
+        names
     }
 
     /// The first element of the conversation, or all of it where it is no list.
@@ -177,25 +172,56 @@ impl Outline {
     }
 }
 
-/// A tool in the words of any protocol, as far as its name goes.
-#[derive(serde::Deserialize)]
+/// A tool in the words of any protocol, as far as its name goes: the JSON of it.
+#[derive(Default)]
 struct OfferedTool<'b> {
-    #[serde(borrow)]
-    name: Option<BorrowedText<'b>>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<BorrowedText<'b>>,
-    #[serde(borrow)]
-    function: Option<NamedTool<'b>>,
-    #[serde(borrow)]
-    custom: Option<NamedTool<'b>>,
-    #[serde(borrow, rename = "functionDeclarations", alias = "function_declarations")]
-    declarations: Option<Vec<NamedTool<'b>>>,
+    name: Option<&'b [u8]>,
+    kind: Option<&'b [u8]>,
+    /// The name of what lies within (Chat).
+    inner: Option<&'b [u8]>,
+    /// The names of all that lie within (Gemini).
+    declared: Vec<&'b [u8]>,
 }
 
-#[derive(serde::Deserialize)]
-struct NamedTool<'b> {
-    #[serde(borrow)]
-    name: Option<BorrowedText<'b>>,
+impl<'b> OfferedTool<'b> {
+    fn read(walk: &mut Walk<'b>) -> Result<Self, RequestError> {
+        let mut tool = OfferedTool::default();
+        walk.members(|walk, name| {
+            match walk.unquoted(&name) {
+                b"name" => tool.name = Some(walk.next()?),
+                b"type" => tool.kind = Some(walk.next()?),
+                b"function" | b"custom" => tool.inner = name_within(walk)?,
+                b"functionDeclarations" | b"function_declarations" => walk.elements(|walk| {
+                    tool.declared.extend(name_within(walk)?);
+                    Ok(())
+                })?,
+                _ => drop(walk.next()?),
+            }
+            Ok(())
+        })?;
+        Ok(tool)
+    }
+}
+
+/// The name in what lies within a tool.
+fn name_within<'b>(walk: &mut Walk<'b>) -> Result<Option<&'b [u8]>, RequestError> {
+    let mut found = None;
+    walk.members(|walk, name| {
+        let is_name = walk.unquoted(&name) == b"name";
+        let value = walk.next()?;
+        found = found.or(is_name.then_some(value));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The text that a JSON text means.
+fn text_of(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice::<String>(raw).ok().map(Cow::Owned)
 }
 
 fn twice(field: &str) -> RequestError {

@@ -30,14 +30,15 @@ impl<'b> Walk<'b> {
     /// [`RequestError`] where it is no object, is cut, or something follows; and whatever `field` says.
     pub(super) fn object(
         mut self,
-        field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+        mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
         self.space();
-        if !self.take(b'{') {
-            return Err(self.wrong("expected an object, `{` first"));
-        }
-        self.space();
-        if self.take(b'}') { self.nothing() } else { self.fields(field) }
+        self.members(|walk, name| {
+            let start = walk.at;
+            walk.value()?;
+            field(name, start..walk.at)
+        })?;
+        self.nothing()
     }
 
     /// Steps over the fields of an object from here on, as [`Walk::object`] does, to its end and that of the text.
@@ -48,6 +49,33 @@ impl<'b> Walk<'b> {
         mut self,
         mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
+        self.rest_of_members(|walk, name| {
+            let start = walk.at;
+            walk.value()?;
+            field(name, start..walk.at)
+        })?;
+        self.nothing()
+    }
+
+    /// Goes through an object: `member` is shown the range of each name, quotes included, and steps over its value.
+    ///
+    /// # Errors
+    /// [`RequestError`] where it is no object or is cut; and whatever `member` says.
+    pub(super) fn members(
+        &mut self,
+        member: impl FnMut(&mut Self, Range<usize>) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        if !self.take(b'{') {
+            return Err(self.wrong("expected an object, `{` first"));
+        }
+        self.space();
+        if self.take(b'}') { Ok(()) } else { self.rest_of_members(member) }
+    }
+
+    fn rest_of_members(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Range<usize>) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
         loop {
             let name = self.string()?;
             self.space();
@@ -55,16 +83,42 @@ impl<'b> Walk<'b> {
                 return Err(self.wrong("expected `:` after a field's name"));
             }
             self.space();
-            let start = self.at;
-            self.value()?;
-            field(name, start..self.at)?;
+            member(self, name)?;
             self.space();
             if self.take(b',') {
                 self.space();
             } else if self.take(b'}') {
-                return self.nothing();
+                return Ok(());
             } else {
                 return Err(self.wrong("expected `,` or `}` after a field"));
+            }
+        }
+    }
+
+    /// Goes through a list: `element` steps over each of what it holds.
+    ///
+    /// # Errors
+    /// [`RequestError`] where it is no list or is cut; and whatever `element` says.
+    pub(super) fn elements(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        if !self.take(b'[') {
+            return Err(self.wrong("expected a list, `[` first"));
+        }
+        self.space();
+        if self.take(b']') {
+            return Ok(());
+        }
+        loop {
+            element(self)?;
+            self.space();
+            if self.take(b',') {
+                self.space();
+            } else if self.take(b']') {
+                return Ok(());
+            } else {
+                return Err(self.wrong("expected `,` or `]` after an element"));
             }
         }
     }
@@ -78,11 +132,16 @@ impl<'b> Walk<'b> {
     ///
     /// # Errors
     /// [`RequestError`] where there is none, or it is cut.
-    pub(super) fn next(mut self) -> Result<&'b [u8], RequestError> {
+    pub(super) fn next(&mut self) -> Result<&'b [u8], RequestError> {
         self.space();
         let start = self.at;
         self.value()?;
         Ok(self.body.get(start..self.at).unwrap_or_default())
+    }
+
+    /// What stands at a range that was shown, without the quotes around it.
+    pub(super) fn unquoted(&self, range: &Range<usize>) -> &'b [u8] {
+        self.body.get(range.start + 1..range.end - 1).unwrap_or_default()
     }
 
     fn wrong(&self, problem: &str) -> RequestError {
