@@ -143,15 +143,16 @@ impl Decision {
 
 /// [`Decision::WriteAdmitted`], whose number the store fills in. `begun` ends with the region.
 pub(crate) fn admitted(begun: Bytes, writer: Option<&str>, version: Option<u64>, number: AppendRef) -> ValueForm {
-    let mut rest = String::with_capacity(64);
+    let mut rest = Vec::with_capacity(64);
     if let Some(writer) = writer {
-        rest.push_str(r#","writer":"#);
-        rest.push_str(&serde_json::Value::from(writer).to_string());
+        rest.extend_from_slice(br#","writer":"#);
+        // A text always has a form in JSON.
+        let _ = serde_json::to_writer(&mut rest, writer);
     }
     if let Some(version) = version {
-        rest.push_str(r#","version":"#);
-        rest.push_str(&version.to_string());
+        rest.extend_from_slice(br#","version":"#);
+        rest.extend_from_slice(version.to_string().as_bytes());
     }
-    rest.push_str(r#","sequence":"#);
+    rest.extend_from_slice(br#","sequence":"#);
     ValueForm::new(FORMAT).bytes(begun).bytes(rest).number_text(number).bytes(Bytes::from_static(b"}"))
 }

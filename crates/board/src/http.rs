@@ -17,11 +17,13 @@ pub use answer::{Body, Broken};
 use crate::boards::Boards;
 use answer::Answer;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use route::Route;
 use std::fmt;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The most bytes of a request's body.
 pub const BODY_BYTES: usize = 16 << 20;
@@ -113,9 +115,10 @@ impl BoardsEndpoint {
                 let token = parts.headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
                 let token = token.and_then(bearer);
                 let caller = grant.map_or(Caller::Showing(token), Caller::Granted);
-                let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
-                let takes_events = header("accept").is_some_and(|accept| accept.contains("text/event-stream"));
-                let last_event = header("last-event-id").and_then(|id| id.trim().parse().ok());
+                let header = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+                let takes_events =
+                    header(http::header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
+                let last_event = header(LAST_EVENT_ID).and_then(|id| id.trim().parse().ok());
                 let asked = operations::Asked { endpoint: self, caller, query, takes_events, last_event, body };
                 asked.answer(&route).await.unwrap_or_else(|problem| problem)
             }
