@@ -32,6 +32,10 @@ pub struct EventEncoder {
     /// Places of calls and of thinking that have been written.
     calls: Vec<u32>,
     thoughts: Vec<u32>,
+    /// Places of texts that have been written.
+    texts: Vec<u32>,
+    /// The state of a text that was told last, of another provider.
+    told: Option<ReasoningState>,
     has_refused: bool,
 }
 
@@ -66,6 +70,8 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         behind: None,
         calls: Vec::new(),
         thoughts: Vec::new(),
+        texts: Vec::new(),
+        told: None,
         has_refused: false,
     }
 }
@@ -288,7 +294,8 @@ impl EventEncoder {
         match slot {
             Slot::Call => self.calls.push(place),
             Slot::Reasoning => self.thoughts.push(place),
-            Slot::Text | Slot::Refusal => {}
+            Slot::Text => self.texts.push(place),
+            Slot::Refusal => {}
         }
         self.open = Some(Open { place, slot, arguments: String::new() });
     }
@@ -368,12 +375,17 @@ impl EventEncoder {
     fn text_state(&mut self, state: &ReasoningState, out: &mut Vec<u8>) {
         let native = &state.native;
         if !self.is_own(native) {
-            let data = seal(Owner::Text, native);
+            if self.told.as_ref() == Some(state) {
+                return;
+            }
+            self.told = Some(state.clone());
             if self.is_open(state.index, Slot::Text) {
                 // A later one may replace it.
-                self.behind = Some(data);
+                self.behind = Some(seal(Owner::Text, native));
+            } else if self.texts.contains(&state.index) {
+                self.hidden(seal(Owner::Text, native), out);
             } else {
-                self.hidden(data, out);
+                self.hidden(seal(Owner::NextText, native), out);
             }
             return;
         }

@@ -435,3 +435,22 @@ pub(super) fn blocks_of(bytes: &[u8]) -> Vec<Value> {
     }
     blocks
 }
+
+#[test]
+fn what_is_known_of_a_text_stands_in_front_of_it_for_an_answer_is_what_its_last_block_says() {
+    let state = |value: &str| {
+        let native = Native { provider: "other".into(), value: json!({"id": value}) };
+        TurnEvent::TextState(ReasoningState { index: 0, native })
+    };
+    let text = |text: &str| TurnEvent::Text(TextDelta { index: 0, text: text.into() });
+    let blocks = |events: &[TurnEvent]| -> Vec<Value> {
+        let starts = data(&written(own(), events)).into_iter().filter(|event| event["type"] == "content_block_start");
+        starts.map(|event| event["content_block"]["type"].clone()).collect()
+    };
+    let end = TurnEvent::Finished(TurnFinished::new(StopReason::End));
+    // Told before and again behind, the same.
+    let same = [state("m"), text("hello"), state("m"), end.clone()];
+    assert_eq!(blocks(&same), ["redacted_thinking", "text"]);
+    let other = [state("m"), text("hello"), state("n"), end];
+    assert_eq!(blocks(&other), ["redacted_thinking", "text", "redacted_thinking"]);
+}

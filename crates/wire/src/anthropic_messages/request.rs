@@ -294,7 +294,7 @@ impl Reader<'_> {
         if native.is_some() {
             self.push(Origin::Model, Message { role: Role::Assistant, parts: Vec::new(), native });
         }
-        let mut for_next_call = None;
+        let (mut for_next_call, mut for_next_text) = (None, None);
         for (index, block) in blocks.iter().enumerate() {
             let place = format!("{path}[{index}]");
             let Value::Object(block) = block else {
@@ -302,8 +302,11 @@ impl Reader<'_> {
             };
             match text_at(block, "type") {
                 Some("text") if text_at(block, "text").is_some() => {
-                    let parts = vec![self.part(block)];
-                    self.push(Origin::Model, Message { role: Role::Assistant, parts, native: None });
+                    let mut part = self.part(block);
+                    if let (Part::Text(text), Some(native)) = (&mut part, for_next_text.take()) {
+                        text.native = Some(native);
+                    }
+                    self.push(Origin::Model, Message { role: Role::Assistant, parts: vec![part], native: None });
                 }
                 Some("thinking") => {
                     let text = text_at(block, "thinking").unwrap_or_default().to_owned();
@@ -321,6 +324,7 @@ impl Reader<'_> {
                 Some("redacted_thinking") => match text_at(block, "data") {
                     Some(data) if envelope::is_sealed(data) => match sealed::open(data) {
                         Some(Opened::Of(Owner::NextCall, native)) => for_next_call = Some(native),
+                        Some(Opened::Of(Owner::NextText, native)) => for_next_text = Some(native),
                         Some(Opened::Of(owner, native)) => self.give_back(first, owner, native),
                         Some(Opened::Item(body)) => self.push(Origin::Model, *body),
                         // Nobody can read it.

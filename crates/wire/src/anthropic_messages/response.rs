@@ -84,10 +84,10 @@ impl Blocks<'_> {
             Some(native) if native.provider == *self.own => Blocks::merge(&mut block, native),
             _ => {}
         }
-        self.out.push(block);
         if let Some(native) = text.native.as_ref().filter(|native| native.provider != *self.own) {
-            self.hidden(seal(Owner::Text, native));
+            self.hidden(seal(Owner::NextText, native));
         }
+        self.out.push(block);
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning) {

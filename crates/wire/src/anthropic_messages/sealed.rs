@@ -17,6 +17,9 @@ pub(super) enum Owner {
     Call,
     /// The last text before it.
     Text,
+    /// The text after it. There are clients for whom an answer is what its last block says, so state stands in front of a text
+    /// wherever it is known by then.
+    NextText,
     /// The last thinking before it that has none.
     Reasoning,
 }
@@ -27,6 +30,7 @@ impl Owner {
             Owner::NextCall => "next_call",
             Owner::Call => "call",
             Owner::Text => "text",
+            Owner::NextText => "next_text",
             Owner::Reasoning => "reasoning",
         }
     }
@@ -57,7 +61,7 @@ pub(super) fn seal_item(provider: &placet_core::ProviderId, body: &ItemBody) -> 
 pub(super) fn open(data: &str) -> Option<Opened> {
     let Native { provider, mut value } = envelope::open(data)?;
     let of = value.get("of").and_then(Value::as_str).unwrap_or_default();
-    let owners = [Owner::NextCall, Owner::Call, Owner::Text, Owner::Reasoning];
+    let owners = [Owner::NextCall, Owner::Call, Owner::Text, Owner::NextText, Owner::Reasoning];
     let owner = owners.into_iter().find(|owner| owner.word() == of);
     let is_item = of == "item";
     let inner = value.get_mut("value").map(Value::take).unwrap_or_default();
