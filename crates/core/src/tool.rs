@@ -3,9 +3,10 @@
 use crate::id::{CallId, ProviderId, ToolName};
 use crate::part::{CacheMark, Native};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What running a tool twice would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,15 +29,33 @@ impl Effect {
 }
 
 /// A JSON Schema, as it is offered to models: field order is kept, the text is the same from turn to turn.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Schema(Arc<Value>);
+#[derive(Clone)]
+pub struct Schema(Arc<SchemaForm>);
+
+/// One of both is there from the beginning; the value is made of the text for the first who asks.
+struct SchemaForm {
+    text: Option<Box<RawValue>>,
+    value: OnceLock<Value>,
+}
 
 impl Schema {
     /// A schema. Whether it is a valid one is checked where tools are put together.
     #[must_use]
     pub fn new(schema: Value) -> Self {
-        Schema(Arc::new(schema))
+        Schema(Arc::new(SchemaForm { text: None, value: schema.into() }))
+    }
+
+    /// A schema that came as a text and mostly goes on as one: an object that has the fields `type` and `properties`. It is not read
+    /// before somebody asks for its value.
+    #[must_use]
+    pub fn from_text(text: Box<RawValue>) -> Self {
+        Schema(Arc::new(SchemaForm { text: Some(text), value: OnceLock::new() }))
+    }
+
+    /// The text, where the schema was made of one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&RawValue> {
+        self.0.text.as_deref()
     }
 
     /// The schema of an object without fields.
@@ -48,13 +67,32 @@ impl Schema {
     /// The schema as JSON.
     #[must_use]
     pub fn as_value(&self) -> &Value {
-        &self.0
+        let read = || self.as_text().and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default();
+        self.0.value.get_or_init(read)
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.as_value() == other.as_value()
+    }
+}
+
+impl Serialize for Schema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Schema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Schema::new)
     }
 }
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        write!(f, "{}", self.as_value())
     }
 }
 
@@ -242,6 +280,18 @@ pub enum MalformedArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schema_of_a_text_is_the_schema_of_its_value() {
+        let text = "{\"type\": \"object\", \"properties\": {\"a\": {\"maximum\": 1.50}}}";
+        let value: Value = serde_json::from_str(text).expect("JSON");
+        let schema = Schema::from_text(RawValue::from_string(text.to_owned()).expect("JSON"));
+        assert_eq!(schema.as_text().map(RawValue::get), Some(text));
+        assert_eq!(schema, Schema::new(value.clone()));
+        assert_eq!(serde_json::to_value(&schema).expect("JSON"), value);
+        assert_eq!(format!("{schema:?}"), value.to_string());
+        assert_eq!(serde_json::from_value::<Schema>(value).expect("a schema"), schema);
+    }
 
     #[test]
     fn every_way_of_saying_no_arguments_is_an_empty_object() {

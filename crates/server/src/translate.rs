@@ -185,7 +185,7 @@ pub(crate) fn answer_head(
         created: u64::try_from(gateway.env.now().as_millis() / 1000).unwrap_or(0),
         provider: nobody(),
         stream_usage: decoded.stream_usage,
-        request: (speech == Speech::OpenaiResponses).then(|| Arc::new(decoded.body.clone())),
+        request: (speech == Speech::OpenaiResponses).then(|| decoded.body.as_value().clone()),
     }
 }
 

@@ -26,6 +26,7 @@ mod history;
 mod layout;
 mod media;
 mod models;
+mod plain;
 mod remains;
 mod request;
 mod response;

@@ -36,6 +36,7 @@ mod fields;
 mod hosted;
 mod onto;
 mod parts;
+mod plain;
 mod request;
 mod tools;
 mod write;

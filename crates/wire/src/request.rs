@@ -2,6 +2,9 @@
 
 use placet_core::{ErrorKind, TurnRequest};
 use serde_json::Value;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 /// A client's request in our words, with what its protocol says beside the turn itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +16,47 @@ pub struct DecodedRequest {
     /// Whether the client wants usage at the end of the stream (only Chat Completions lets it choose).
     pub stream_usage: bool,
     /// The body as it came.
-    pub body: Value,
+    pub body: ClientBody,
+}
+
+/// The body of a client's request. Few ask for its JSON, so that it is read for the first who does.
+#[derive(Clone)]
+pub struct ClientBody {
+    bytes: Arc<[u8]>,
+    value: OnceLock<Arc<Value>>,
+}
+
+impl ClientBody {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        ClientBody { bytes: bytes.into(), value: OnceLock::new() }
+    }
+
+    /// The body as JSON.
+    #[must_use]
+    pub fn as_value(&self) -> &Arc<Value> {
+        // It is JSON: a request was decoded of it.
+        self.value.get_or_init(|| Arc::new(serde_json::from_slice(&self.bytes).unwrap_or_default()))
+    }
+}
+
+impl Deref for ClientBody {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        self.as_value()
+    }
+}
+
+impl PartialEq for ClientBody {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_value() == other.as_value()
+    }
+}
+
+impl fmt::Debug for ClientBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_value().fmt(f)
+    }
 }
 
 /// A body that is no request of its protocol.
@@ -57,5 +100,5 @@ pub struct AnswerHead {
     /// Whether usage is written at the end of a stream (only Chat Completions lets the client choose).
     pub stream_usage: bool,
     /// The request that is answered, where its fields are repeated in the answer (Responses).
-    pub request: Option<std::sync::Arc<Value>>,
+    pub request: Option<Arc<Value>>,
 }

@@ -11,7 +11,9 @@
 //! | Gemini | `{name, description, parametersJsonSchema}` | `[{functionDeclarations: […]}]` |
 //! | MCP | `{name, description, inputSchema, annotations}` | an array of them |
 
+use crate::json::{self, Node};
 use placet_core::{Effect, Schema, ToolDefinition};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 /// A tool for the Anthropic Messages protocol.
@@ -127,9 +129,46 @@ pub(crate) fn object_schema(schema: &Schema) -> Value {
     Value::Object(root)
 }
 
+/// A schema of a client's. One that says its `type` and `properties` is kept as the text that it is.
+pub(crate) fn client_schema(schema: &Node<'_>) -> Schema {
+    let text = || match schema {
+        Node::Schema(schema) => json::verbatim(Some(schema.text).filter(|_| schema.is_typed)?),
+        Node::Object(fields) if fields.get("type").is_some() && fields.get("properties").is_some() => {
+            json::verbatim(std::str::from_utf8(&json::to_vec(schema).ok()?).ok()?)
+        }
+        _ => None,
+    };
+    text().map_or_else(|| Schema::new(schema.to_value()), Schema::from_text)
+}
+
+/// Writes what [`object_schema`] is.
+pub(crate) struct ObjectSchema<'a>(pub(crate) &'a Schema);
+
+impl Serialize for ObjectSchema<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(text) = self.0.as_text() {
+            return text.serialize(serializer);
+        }
+        let Value::Object(root) = self.0.as_value() else { return self.0.as_value().serialize(serializer) };
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in root {
+            map.serialize_entry(key, value)?;
+        }
+        let kind = root.get("type");
+        if kind.is_none() {
+            map.serialize_entry("type", "object")?;
+        }
+        if !root.contains_key("properties") && kind.is_none_or(|kind| kind == "object") {
+            map.serialize_entry("properties", &Map::new())?;
+        }
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::value::RawValue;
 
     fn tool(effect: Effect) -> ToolDefinition {
         ToolDefinition {
@@ -187,6 +226,38 @@ mod tests {
         assert_eq!(hints(Effect::Read), [true, false, true]);
         assert_eq!(hints(Effect::Idempotent), [false, true, true]);
         assert_eq!(hints(Effect::Once), [false, true, false]);
+    }
+
+    #[test]
+    fn a_schema_is_written_as_the_form_of_it() {
+        for schema in [
+            json!({}),
+            json!(true),
+            json!({"type": "string"}),
+            json!({"$ref": "#/a"}),
+            json!({"properties": {}, "type": "object"}),
+        ] {
+            let schema = Schema::new(schema);
+            assert_eq!(json!(ObjectSchema(&schema)).to_string(), object_schema(&schema).to_string());
+        }
+    }
+
+    #[test]
+    fn a_clients_schema_stays_the_text_that_it_was() {
+        let read = |text: &str| client_schema(&json::read(text.as_bytes()).expect("JSON"));
+        for (text, kept) in [
+            (r#"{"type":"object","properties":{"a":{"maximum":1.50}}}"#, true),
+            (r#"{"properties" : {}, "type": "object"}"#, true),
+            (r#"{"type":"object"}"#, false),
+            ("true", false),
+        ] {
+            let schema = read(text);
+            assert_eq!(*schema.as_value(), serde_json::from_str::<Value>(text).expect("JSON"));
+            assert_eq!(schema.as_text().is_some(), kept, "{text}");
+            assert_eq!(json!(ObjectSchema(&schema)), object_schema(&schema));
+        }
+        let compact = read(r#"{"properties" : {}, "type": "object"}"#);
+        assert_eq!(compact.as_text().map(RawValue::get), Some(r#"{"properties":{},"type":"object"}"#));
     }
 
     #[test]

@@ -6,11 +6,12 @@ use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
 use crate::encoded::{Encoded, Omissions};
 use crate::names::{Names, alias_within};
-use crate::{overlay, tools};
+use crate::tools::{self, ObjectSchema};
+use crate::{json, overlay};
 use placet_core::part::{CacheMark, Native};
 use placet_core::turn::CacheStrategy;
 use placet_core::{ErrorKind, ProviderError, ProviderId, ToolChoice, ToolDefinition, TurnRequest};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
@@ -28,14 +29,19 @@ const MOST_OPTIONAL: usize = 24;
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let mut encoder = Encoder::new(request, dialect);
     let conversation = Writer::new(&mut encoder).write(request)?;
-    let mut fields = encoder.body(request, &conversation)?;
+    let (mut fields, tools) = encoder.body(request, &conversation)?;
     let mut conversation = conversation;
     encoder.automatic_marks(request, &mut fields, &mut conversation);
     for (key, value) in &request.extra {
         fields.insert(key.clone(), value.clone());
     }
-    let body = Body { has_own: fields.contains_key("messages"), fields: &fields, messages: &conversation.messages };
-    let body = serde_json::to_vec(&body).map_err(|error| {
+    let body = Body {
+        has_own: fields.contains_key("messages"),
+        fields: &fields,
+        tools: Some(tools.as_slice()).filter(|_| !request.extra.contains_key("tools")),
+        messages: &conversation.messages,
+    };
+    let body = json::to_vec(&body).map_err(|error| {
         let problem = format!("the request cannot be written as JSON: {error}");
         ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
     })?;
@@ -146,22 +152,64 @@ pub(super) fn lay_over(under: &mut Value, over: &Value) {
 #[derive(Clone, Copy)]
 struct Body<'b> {
     fields: &'b Map<String, Value>,
+    /// What stands at `tools`, where the caller did not write it.
+    tools: Option<&'b [ToolForm<'b>]>,
     messages: &'b [super::blocks::WireMessage<'b>],
     /// The caller wrote the messages.
     has_own: bool,
 }
 
 impl Serialize for Body<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in self.fields {
-            map.serialize_entry(key, value)?;
+            match self.tools.filter(|_| key == "tools") {
+                Some(tools) => map.serialize_entry(key, tools)?,
+                None => map.serialize_entry(key, value)?,
+            }
         }
         if !self.has_own {
             map.serialize_entry("messages", self.messages)?;
         }
         map.end()
+    }
+}
+
+/// One tool of the body.
+enum ToolForm<'a> {
+    Plain(PlainTool<'a>),
+    Made(Value),
+}
+
+/// A tool that the provider has no fields of its own of.
+#[derive(Serialize)]
+struct PlainTool<'a> {
+    name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    /// None is any object.
+    #[serde(serialize_with = "schema_or_any")]
+    input_schema: Option<ObjectSchema<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
+}
+
+fn schema_or_any<S: Serializer>(schema: &Option<ObjectSchema<'_>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match schema {
+        Some(schema) => schema.serialize(serializer),
+        None => json!({"type": "object", "properties": {}}).serialize(serializer),
+    }
+}
+
+impl Serialize for ToolForm<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            ToolForm::Plain(tool) => tool.serialize(serializer),
+            ToolForm::Made(form) => form.serialize(serializer),
+        }
     }
 }
 
@@ -253,17 +301,17 @@ impl<'a> Encoder<'a> {
         None
     }
 
-    /// Everything but the messages.
+    /// Everything but the messages; the tools have their place in it and stand beside it.
     fn body(
         &mut self,
-        request: &TurnRequest,
+        request: &'a TurnRequest,
         conversation: &Conversation<'_>,
-    ) -> Result<Map<String, Value>, ProviderError> {
+    ) -> Result<(Map<String, Value>, Vec<ToolForm<'a>>), ProviderError> {
         let mut fields = Map::new();
         fields.insert("model".into(), request.model.as_str().into());
         let kept = self.native.and_then(|native| native.get("tools")?.as_object());
         let hosted = hosted::encode(&request.hosted, self.dialect, kept, &mut self.omitted)?;
-        self.tools(request, &hosted, &mut fields)?;
+        let tools = self.tools(request, &hosted, &mut fields)?;
         self.refuse(&request.controls)?;
         self.output(request, &mut fields)?;
         self.thinking(request, &mut fields);
@@ -290,7 +338,7 @@ impl<'a> Encoder<'a> {
             }
         }
         self.sampling(&request.controls, &mut fields);
-        Ok(fields)
+        Ok((fields, tools))
     }
 
     fn system(
@@ -317,16 +365,16 @@ impl<'a> Encoder<'a> {
 
     fn tools(
         &mut self,
-        request: &TurnRequest,
+        request: &'a TurnRequest,
         hosted: &Offered,
         fields: &mut Map<String, Value>,
-    ) -> Result<(), ProviderError> {
+    ) -> Result<Vec<ToolForm<'a>>, ProviderError> {
         let mut forms = Vec::with_capacity(request.tools.len() + hosted.tools.len());
         let mut optional = 0;
         for tool in &request.tools {
             forms.push(self.tool(tool, &mut optional));
         }
-        forms.extend(hosted.tools.iter().cloned());
+        forms.extend(hosted.tools.iter().cloned().map(ToolForm::Made));
         let choice = &request.tool_choice;
         if choice.is_forced() && forms.is_empty() {
             return Err(self.refusal().invalid("a tool call is demanded, but no tool is offered".to_owned()));
@@ -364,21 +412,17 @@ impl<'a> Encoder<'a> {
             fields.insert("tool_choice".into(), form);
         }
         if !forms.is_empty() {
-            fields.insert("tools".into(), forms.into());
+            fields.insert("tools".into(), Value::Null);
         }
-        Ok(())
+        Ok(forms)
     }
 
-    fn tool(&mut self, tool: &ToolDefinition, optional: &mut usize) -> Value {
-        let mut form = tools::anthropic(tool);
+    fn tool(&mut self, tool: &'a ToolDefinition, optional: &mut usize) -> ToolForm<'a> {
         // Arguments are an object, so a schema that takes everything takes every object.
-        let takes_everything = form["input_schema"] == Value::Bool(true);
-        if takes_everything {
-            form["input_schema"] = json!({"type": "object", "properties": {}});
-        }
-        let schema = &form["input_schema"];
+        let takes_everything = tool.schema.as_text().is_none() && *tool.schema.as_value() == Value::Bool(true);
         let mut strict = tool.strict;
         if strict == Some(true) {
+            let schema = &tools::object_schema(&tool.schema);
             let here = optional_parameters(schema);
             if !self.dialect.strict_tools {
                 self.omitted.add("tool.strict", "the model is not held to a tool's schema");
@@ -399,24 +443,21 @@ impl<'a> Encoder<'a> {
             self.omit_foreign("tool.native");
         }
         let mark = self.mark("tool.cache", tool.cache.as_ref()).map(|mark| mark_form(&mark));
-        let Value::Object(fields) = &mut form else { return form };
-        fields.insert("name".into(), alias_within(LONGEST_NAME, tool.name.as_str()).as_ref().into());
-        if tool.description.is_empty() {
-            fields.shift_remove("description");
-        }
-        match strict {
-            Some(strict) => fields.insert("strict".into(), strict.into()),
-            None => fields.shift_remove("strict"),
+        let plain = PlainTool {
+            name: alias_within(LONGEST_NAME, tool.name.as_str()),
+            description: Some(tool.description.as_str()).filter(|text| !text.is_empty()),
+            input_schema: Some(ObjectSchema(&tool.schema)).filter(|_| !takes_everything),
+            strict,
+            cache_control: mark,
         };
-        if let Some(mark) = mark {
-            fields.insert("cache_control".into(), mark);
-        }
-        for (key, value) in own.into_iter().flatten() {
+        let Some(own) = own else { return ToolForm::Plain(plain) };
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(&plain) else { return ToolForm::Plain(plain) };
+        for (key, value) in own {
             if key != "cache_control" || self.writes_marks {
                 fields.insert(key.clone(), value.clone());
             }
         }
-        form
+        ToolForm::Made(Value::Object(fields))
     }
 
     fn state(&mut self, request: &TurnRequest, container: Option<String>, fields: &mut Map<String, Value>) {

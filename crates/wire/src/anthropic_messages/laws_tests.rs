@@ -483,7 +483,7 @@ fn a_request_comes_back_as_it_went_and_nearly_every_one_is_taken() {
             prop_assert!(again.omitted.is_empty(), "{:?}", again.omitted);
             // And onto its own body nothing changes.
             let same = encode_request_onto(&decoded.body, &decoded.request, &decoded.request, &dialect).unwrap();
-            prop_assert_eq!(read(&same.body), decoded.body);
+            prop_assert_eq!(read(&same.body), Value::clone(&decoded.body));
         }
         Ok(())
     });

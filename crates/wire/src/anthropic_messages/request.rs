@@ -4,7 +4,8 @@ use super::answer::is_hosted_block;
 use super::hosted;
 use super::sealed::{self, Opened, Owner};
 use crate::envelope;
-use crate::request::{DecodedRequest, RequestError};
+use crate::json::{self, Fields, Node};
+use crate::request::{ClientBody, DecodedRequest, RequestError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use placet_core::item::{HostedCall, Reasoning};
@@ -29,35 +30,40 @@ use std::sync::Arc;
 /// # Errors
 /// [`RequestError`] for a body that is no JSON or no request, naming the field.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::not_json(&error))?;
-    let Value::Object(fields) = &body else {
+    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let Some(nodes) = read.as_fields() else {
         return Err(RequestError::field("body", "expected a JSON object with `model` and `messages`"));
     };
+    // All but what is long.
+    let fields = nodes.iter().filter(|(key, _)| !matches!(*key, "messages" | "tools"));
+    let fields: Map<String, Value> = fields.map(|(key, value)| (key.to_owned(), value.to_value())).collect();
     let mut reader = Reader { provider, env, request: TurnRequest::default(), native: Map::new(), calls: Vec::new() };
     reader.request.model = match fields.get("model") {
         Some(Value::String(model)) if !model.is_empty() => model.clone(),
         _ => return Err(RequestError::field("model", "expected the name of a model")),
     };
     reader.system(fields.get("system"))?;
-    match fields.get("messages") {
-        Some(Value::Array(messages)) => {
+    match nodes.get("messages") {
+        Some(Node::List(messages)) => {
             for (index, message) in messages.iter().enumerate() {
-                reader.message(message, &format!("messages[{index}]"))?;
+                if !reader.plain_message(message) {
+                    reader.message(&message.to_value(), &format!("messages[{index}]"))?;
+                }
             }
         }
         _ => return Err(RequestError::field("messages", "expected a list of messages")),
     }
-    reader.tools(fields)?;
-    reader.controls(fields)?;
+    reader.tools(nodes.get("tools"), &fields)?;
+    reader.controls(&fields)?;
+    let stream = fields.get("stream") == Some(&Value::Bool(true));
     for (key, value) in fields {
         if !KNOWN.contains(&key.as_str()) && !value.is_null() {
-            reader.native.insert(key.clone(), value.clone());
+            reader.native.insert(key, value);
         }
     }
     let Reader { mut request, native, .. } = reader;
     request.native = (!native.is_empty()).then(|| Native { provider: provider.clone(), value: native.into() });
-    let stream = fields.get("stream") == Some(&Value::Bool(true));
-    Ok(DecodedRequest { request, stream, stream_usage: true, body })
+    Ok(DecodedRequest { request, stream, stream_usage: true, body: ClientBody::new(body) })
 }
 
 /// The fields of a body that are read; what is left of them is put into the native fields where they are.
@@ -121,7 +127,7 @@ impl Reader<'_> {
         (!fields.is_empty()).then(|| self.native(fields))
     }
 
-    fn push(&mut self, origin: Origin, body: impl Into<ItemBody>) {
+    pub(super) fn push(&mut self, origin: Origin, body: impl Into<ItemBody>) {
         let item = Item::new(self.env.new_id(), origin, body);
         self.request.items.push(Arc::new(item));
     }
@@ -270,22 +276,26 @@ impl Reader<'_> {
                 return Err(RequestError::field(format!("{path}.content"), "expected a text or a list of blocks"));
             }
         };
+        let has_failed = block.get("is_error") == Some(&Value::Bool(true));
+        let native = self.native_of(beyond(block, &["type", "tool_use_id", "content", "is_error"]));
+        self.answered(id, content, has_failed, native);
+        Ok(())
+    }
+
+    /// The result of the call that goes by this id.
+    pub(super) fn answered(&mut self, id: &str, content: Vec<Part>, has_failed: bool, native: Option<Native>) {
         let found = self.calls.iter().position(|(wire_id, ..)| wire_id == id);
         let (call, tool) = match found.map(|found| self.calls.remove(found)) {
             Some((_, call, tool)) => (call, tool),
             None => (self.env.new_id(), ToolName::new(id)),
         };
-        let has_failed = block.get("is_error") == Some(&Value::Bool(true));
         let (status, reason) =
             if has_failed { (Status::Failed, Some(Reason::ToolError)) } else { (Status::Completed, None) };
         let mut outcome = Outcome::new(status, Stage::Execute, reason, "");
         outcome.content = content;
-        let fields = beyond(block, &["type", "tool_use_id", "content", "is_error"]);
         let origin = Origin::Tool(tool.as_str().to_owned());
-        let native = self.native_of(fields);
         let provider_id = Some(id.to_owned());
         self.push(origin, ToolResult { call, provider_id, tool, capability: None, outcome, native });
-        Ok(())
     }
 
     fn assistant(&mut self, blocks: &[Value], native: Option<Native>, path: &str) -> Result<(), RequestError> {
@@ -353,15 +363,19 @@ impl Reader<'_> {
         let (Some(id), Some(name)) = (text_at(block, "id"), text_at(block, "name")) else {
             return Err(RequestError::field(path, "expected a `tool_use` block with `id` and `name`"));
         };
-        let call: CallId = self.env.new_id();
-        let tool = ToolName::new(name);
         let arguments = Arguments::from_value(block.get("input").unwrap_or(&Value::Null));
-        let arguments = Arguments::from_text(arguments.replay_text());
         let native = state.or_else(|| self.native_of(beyond(block, &["type", "id", "name", "input"])));
+        self.called(id, name, arguments.replay_text().into(), native);
+        Ok(())
+    }
+
+    /// A call that goes by this id.
+    pub(super) fn called(&mut self, id: &str, name: &str, arguments: Arc<str>, native: Option<Native>) {
+        let call: CallId = self.env.new_id();
+        let (tool, arguments) = (ToolName::new(name), Arguments::from_text(arguments));
         self.calls.push((id.to_owned(), call.clone(), tool.clone()));
         let call = ToolCall { id: call, provider_id: Some(id.to_owned()), name: tool, arguments, native };
         self.push(Origin::Model, call);
-        Ok(())
     }
 
     /// Gives state back to what it belongs to, among the items of this message.
@@ -389,27 +403,31 @@ impl Reader<'_> {
         }
     }
 
-    fn tools(&mut self, fields: &Map<String, Value>) -> Result<(), RequestError> {
+    fn tools(&mut self, tools: Option<&Node<'_>>, fields: &Map<String, Value>) -> Result<(), RequestError> {
         let none = Vec::new();
-        let tools = match fields.get("tools") {
-            None | Some(Value::Null) => &none,
-            Some(Value::Array(tools)) => tools,
+        let tools = match tools {
+            None | Some(Node::Null) => &[],
+            Some(Node::List(tools)) => tools.as_slice(),
             Some(_) => return Err(RequestError::field("tools", "expected a list of tools")),
         };
         let mut offered = Vec::new();
         for (index, tool) in tools.iter().enumerate() {
-            let Value::Object(tool) = tool else {
+            if self.plain_tool(tool) {
+                continue;
+            }
+            let Some(tool) = tool.as_fields().map(Fields::to_map) else {
                 return Err(RequestError::field(format!("tools[{index}]"), "expected an object"));
             };
-            match text_at(tool, "type") {
+            match text_at(&tool, "type") {
                 None | Some("custom") => {
-                    let tool = self.tool(tool, &format!("tools[{index}]"))?;
+                    let tool = self.tool(&tool, &format!("tools[{index}]"))?;
                     self.request.tools.push(Arc::new(tool));
                 }
                 Some(_) => offered.push(tool),
             }
         }
         let servers = fields.get("mcp_servers").and_then(Value::as_array).unwrap_or(&none);
+        let offered: Vec<&Map<String, Value>> = offered.iter().collect();
         let (hosted, kept) = hosted::decode(&offered, servers, self.provider);
         self.request.hosted = hosted;
         if !kept.is_empty() {

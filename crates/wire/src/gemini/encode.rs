@@ -3,6 +3,7 @@
 use super::parts::wire_name;
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
 use crate::encoded::{Encoded, Omission, Omissions};
+use crate::json;
 use crate::names::Names;
 use crate::schema::{SchemaError, bare_refs, from_openapi, object_root, to_openapi};
 use placet_core::id::ItemId;
@@ -25,7 +26,11 @@ pub(super) const OUTPUT: &str = "output";
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let (body, omitted) = encode(request, dialect, None)?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
-    Ok(Encoded { body: Value::Object(body).to_string().into(), omitted, names })
+    let body = json::to_vec(&body).map_err(|error| {
+        let problem = format!("the request cannot be written as JSON: {error}");
+        ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
+    })?;
+    Ok(Encoded { body: body.into(), omitted, names })
 }
 
 /// The items that came from a client's body, and those that begin one of its contents.

@@ -7,7 +7,8 @@ use super::contents::{is_only, says_error};
 use super::hosted;
 use super::parts::{self, native, take, take_object, take_text};
 use super::seal;
-use crate::request::{DecodedRequest, RequestError};
+use crate::json;
+use crate::request::{ClientBody, DecodedRequest, RequestError};
 use crate::schema::from_openapi;
 use placet_core::item::Reasoning;
 use placet_core::part::{Native, Text};
@@ -53,9 +54,9 @@ pub fn target(path: &str, query: Option<&str>) -> Option<Target> {
 /// # Errors
 /// [`RequestError`] where the body is no JSON, no object, or has no `contents`.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::not_json(&error))?;
-    let request = Reader::new(provider, env).request(&body)?;
-    Ok(DecodedRequest { request, stream: false, stream_usage: true, body })
+    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let request = Reader::new(provider, env).request(read.to_value())?;
+    Ok(DecodedRequest { request, stream: false, stream_usage: true, body: ClientBody::new(body) })
 }
 
 /// The places at which the contents of a body begin, by the number of the item, and the words for the user's role other than
@@ -63,7 +64,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
 pub(super) fn beginnings(body: &Value, provider: &ProviderId, env: &Env) -> Vec<(usize, Option<String>)> {
     let mut reader = Reader::new(provider, env);
     // It has been read before.
-    let _ = reader.request(body);
+    let _ = reader.request(body.clone());
     reader.beginnings
 }
 
@@ -88,11 +89,10 @@ impl<'a> Reader<'a> {
         Reader { provider, env, items: Vec::new(), asked: Vec::new(), beginnings: Vec::new() }
     }
 
-    pub(super) fn request(&mut self, body: &Value) -> Result<TurnRequest, RequestError> {
-        let Value::Object(body) = body else {
+    pub(super) fn request(&mut self, body: Value) -> Result<TurnRequest, RequestError> {
+        let Value::Object(mut rest) = body else {
             return Err(RequestError::field("", "expected an object"));
         };
-        let mut rest = body.clone();
         let mut request = TurnRequest::default();
         if let Some(model) = take_text(&mut rest, "model") {
             request.model = model.strip_prefix("models/").map(str::to_owned).unwrap_or(model);

@@ -3,15 +3,17 @@
 use super::conversation::Conversation;
 use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
 use crate::encoded::{Encoded, Omissions};
+use crate::json;
 use crate::names::{Names, alias};
 use crate::overlay::overlay;
-use crate::tools;
+use crate::tools::{self, ObjectSchema};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
 use placet_core::turn::{CacheControl, CacheStrategy, StateMode};
 use placet_core::{ErrorKind, ProviderError, ProviderId, ToolChoice, ToolDefinition, ToolName, TurnRequest};
-use serde::Serialize;
+use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 pub(super) const FOREIGN: &str = "it belongs to another provider";
 pub(super) const NO_PLACE: &str = "this protocol has no place for it";
@@ -133,9 +135,9 @@ impl<'a> Fields<'a> {
         if self.out.len() > 1 {
             self.out.push(b',');
         }
-        let written = serde_json::to_writer(&mut self.out, key).and_then(|()| {
+        let written = json::append(&mut self.out, key).and_then(|()| {
             self.out.push(b':');
-            serde_json::to_writer(&mut self.out, value)
+            json::append(&mut self.out, value)
         });
         written.map_err(|error| {
             let problem = format!("`{key}` cannot be written as JSON: {error}");
@@ -152,6 +154,45 @@ impl<'a> Fields<'a> {
         }
         self.out.push(b'}');
         Ok(self.out)
+    }
+}
+
+/// One tool of the body.
+enum ToolForm<'a> {
+    /// One that this provider has no state of.
+    Plain {
+        name: Cow<'a, str>,
+        tool: &'a ToolDefinition,
+        strict: Option<bool>,
+    },
+    Made(Value),
+    Raw(&'a Value),
+}
+
+impl Serialize for ToolForm<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Tool<'a> {
+            r#type: &'static str,
+            function: Function<'a>,
+        }
+        #[derive(serde::Serialize)]
+        struct Function<'a> {
+            name: &'a str,
+            description: &'a str,
+            parameters: ObjectSchema<'a>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            strict: Option<bool>,
+        }
+        match self {
+            ToolForm::Plain { name, tool, strict } => {
+                let (description, parameters) = (&*tool.description, ObjectSchema(&tool.schema));
+                let function = Function { name, description, parameters, strict: *strict };
+                Tool { r#type: "function", function }.serialize(serializer)
+            }
+            ToolForm::Made(form) => form.serialize(serializer),
+            ToolForm::Raw(form) => form.serialize(serializer),
+        }
     }
 }
 
@@ -258,7 +299,7 @@ impl<'a> Encoder<'a> {
         native.is_some_and(|native| native.value["type"] == "custom")
     }
 
-    fn tool(&mut self, tool: &ToolDefinition) -> Result<Value, ProviderError> {
+    fn tool(&mut self, tool: &'a ToolDefinition) -> Result<ToolForm<'a>, ProviderError> {
         let name = alias(tool.name.as_str());
         if tool.cache.is_some() {
             self.omitted.add("tool.cache", NO_PLACE);
@@ -268,7 +309,7 @@ impl<'a> Encoder<'a> {
         if is_custom {
             let mut custom = json!({"name": name, "description": tool.description});
             merge(&mut custom, native.and_then(|native| native.get("custom")?.as_object()));
-            return Ok(json!({"type": "custom", "custom": custom}));
+            return Ok(ToolForm::Made(json!({"type": "custom", "custom": custom})));
         }
         let strict = match tool.strict {
             strict if self.dialect.strict_tools => strict,
@@ -278,22 +319,25 @@ impl<'a> Encoder<'a> {
             }
             _ => None,
         };
+        let Some(native) = native.filter(|native| !native.is_empty()) else {
+            return Ok(ToolForm::Plain { name, tool, strict });
+        };
         let mut form = tools::openai_chat_as(tool, &name, strict);
-        for (key, value) in native.into_iter().flatten() {
+        for (key, value) in native {
             if key == "function" {
                 merge(&mut form["function"], value.as_object());
             } else {
                 form[key.as_str()] = value.clone();
             }
         }
-        Ok(form)
+        Ok(ToolForm::Made(form))
     }
 
     /// A tool that the server runs: a web search has a field of its own; what the caller wrote himself goes as it is.
     fn hosted(
         &mut self,
         hosted: &'a HostedTool,
-        forms: &mut Vec<Value>,
+        forms: &mut Vec<ToolForm<'a>>,
         fields: &mut Fields<'a>,
     ) -> Result<(), ProviderError> {
         match hosted {
@@ -302,7 +346,7 @@ impl<'a> Encoder<'a> {
                 fields.put("web_search_options", &form)
             }
             HostedTool::Raw(native) if native.provider == self.dialect.provider => {
-                forms.push(native.value.clone());
+                forms.push(ToolForm::Raw(&native.value));
                 Ok(())
             }
             HostedTool::Raw(_) => Err(self.unsupported("hosted.raw", "a tool in another provider's words")),

@@ -41,26 +41,9 @@ impl Reader<'_> {
                     RequestError::field(format!("{field}.tool_call_id"), "expected the id of the call it answers")
                 })?;
                 let is_legacy = !object.contains_key("tool_call_id");
-                let is_its = |call: &SeenCall| {
-                    if is_legacy { call.name.as_str() == wire_id } else { call.wire_id == wire_id }
-                };
-                let open = self.calls.iter().rposition(|call| !call.is_answered && is_its(call));
-                let found = open.or_else(|| self.calls.iter().rposition(is_its));
-                let (call, tool) = match found.and_then(|found| self.calls.get_mut(found)) {
-                    Some(call) => {
-                        call.is_answered = true;
-                        (call.id.clone(), call.name.clone())
-                    }
-                    None => (self.env.new_id(), ToolName::new(wire_id)),
-                };
                 let content = self.parts(content, &format!("{field}.content"))?;
-                let origin = Origin::Tool(tool.as_str().to_owned());
-                let mut outcome = Outcome::new(Status::Completed, Stage::Execute, None, "");
-                outcome.content = content;
-                outcome.origin = origin.clone().into();
                 let native = self.native(beyond(object, &["role", "content", "tool_call_id"]));
-                let provider_id = (!is_legacy).then(|| wire_id.to_owned());
-                self.push(origin, ToolResult { call, provider_id, tool, capability: None, outcome, native });
+                self.result(wire_id, is_legacy, content, native);
             }
             Some(other) => {
                 let problem =
@@ -70,6 +53,26 @@ impl Reader<'_> {
             None => return Err(RequestError::field(format!("{field}.role"), "expected the role of who speaks")),
         }
         Ok(())
+    }
+
+    /// The result of the call that goes by this id, or of the last one of this tool.
+    pub(super) fn result(&mut self, wire_id: &str, is_legacy: bool, content: Vec<Part>, native: Option<Native>) {
+        let is_its = |call: &SeenCall| if is_legacy { call.name.as_str() == wire_id } else { call.wire_id == wire_id };
+        let open = self.calls.iter().rposition(|call| !call.is_answered && is_its(call));
+        let found = open.or_else(|| self.calls.iter().rposition(is_its));
+        let (call, tool) = match found.and_then(|found| self.calls.get_mut(found)) {
+            Some(call) => {
+                call.is_answered = true;
+                (call.id.clone(), call.name.clone())
+            }
+            None => (self.env.new_id(), ToolName::new(wire_id)),
+        };
+        let origin = Origin::Tool(tool.as_str().to_owned());
+        let mut outcome = Outcome::new(Status::Completed, Stage::Execute, None, "");
+        outcome.content = content;
+        outcome.origin = origin.clone().into();
+        let provider_id = (!is_legacy).then(|| wire_id.to_owned());
+        self.push(origin, ToolResult { call, provider_id, tool, capability: None, outcome, native });
     }
 
     /// Content: nothing, a text, or a list of parts. Empty texts are none.

@@ -4,7 +4,8 @@
 //! and new; the client's ids of calls are kept beside them. A result finds its call by that id; one whose call is not in the
 //! body is kept all the same, and its tool is then called by the id, since nothing else is known of it.
 
-use crate::{DecodedRequest, RequestError};
+use crate::json::{self, Node};
+use crate::{ClientBody, DecodedRequest, RequestError};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, OutputFormat};
@@ -22,8 +23,8 @@ use std::sync::Arc;
 /// # Errors
 /// [`RequestError`] where the body is no request of this protocol, with the place that is wrong.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::not_json(&error))?;
-    let Value::Object(fields) = &body else {
+    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let Some(fields) = read.as_fields() else {
         return Err(RequestError {
             kind: ErrorKind::InvalidRequest,
             problem: "the body is no JSON object; expected a request with `model` and `messages`".to_owned(),
@@ -33,36 +34,51 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     let mut reader = Reader { provider, env, calls: Vec::new(), request: TurnRequest::default() };
     let mut rest = Map::new();
     let (mut stream, mut stream_usage) = (false, false);
-    for (key, value) in fields {
-        match key.as_str() {
+    for (key, node) in fields.iter() {
+        match (key, node) {
+            ("messages", _) => continue,
+            ("tools", Node::List(tools)) => {
+                for (place, tool) in tools.iter().enumerate() {
+                    if !reader.plain_tool(tool) {
+                        reader.tool(&tool.to_value(), &format!("tools[{place}]"))?;
+                    }
+                }
+                continue;
+            }
+            _ => {}
+        }
+        let value = &node.to_value();
+        match key {
             "stream" => stream = optional(value, key, "true or false", Value::as_bool)?.unwrap_or(false),
             "stream_options" => {
                 let options = optional(value, key, "an object", Value::as_object)?;
                 let mut more = options.cloned().unwrap_or_default();
                 stream_usage = more.remove("include_usage").is_some_and(|wanted| wanted == true);
                 if !more.is_empty() {
-                    rest.insert(key.clone(), more.into());
+                    rest.insert(key.to_owned(), more.into());
                 }
             }
             _ if reader.field(key, value)? => {}
             _ => {
-                rest.insert(key.clone(), value.clone());
+                rest.insert(key.to_owned(), value.clone());
             }
         }
     }
-    let messages = fields.get("messages").and_then(Value::as_array);
+    let messages = fields.get("messages").and_then(Node::as_list);
     let messages = messages.ok_or_else(|| RequestError::field("messages", "expected a list of messages"))?;
-    if !fields.get("model").is_some_and(Value::is_string) {
+    if fields.text("model").is_none() {
         return Err(RequestError::field("model", "expected the name of a model"));
     }
     for (place, message) in messages.iter().enumerate() {
-        reader.message(message, place)?;
+        if !reader.plain_message(message, place) {
+            reader.message(&message.to_value(), place)?;
+        }
     }
     let mut request = reader.request;
     if !rest.is_empty() {
         request.native = Some(Native { provider: provider.clone(), value: rest.into() });
     }
-    Ok(DecodedRequest { request, stream, stream_usage, body })
+    Ok(DecodedRequest { request, stream, stream_usage, body: ClientBody::new(body) })
 }
 
 pub(super) struct Reader<'a> {
@@ -128,7 +144,6 @@ impl Reader<'_> {
         const TEXT: &str = "a text";
         let controls = &mut self.request.controls;
         match key {
-            "messages" => {}
             "model" => self.request.model = optional(value, key, TEXT, text)?.unwrap_or_default(),
             "temperature" => controls.temperature = optional(value, key, NUMBER, Value::as_f64)?,
             "top_p" => controls.top_p = optional(value, key, NUMBER, Value::as_f64)?,

@@ -2,15 +2,17 @@
 
 use super::controls::LOGPROBS;
 use super::parts::{call_native, decode_parts, message_head, native, rest, text_native, thought, whole_body, word};
+use super::plain::declared;
 use super::tools::{ADDITIONAL, ClientTools, HELD, Tools, custom_arguments, is_found};
 use crate::envelope;
-use crate::request::{DecodedRequest, RequestError};
+use crate::json::{self, Node};
+use crate::request::{ClientBody, DecodedRequest, RequestError};
 use placet_core::item::Reasoning;
 use placet_core::part::Native;
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, Compaction, Controls, OutputFormat};
 use placet_core::{
-    Arguments, CallId, Env, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId, ProviderState, Role, Schema,
-    Stage, Status, ToolCall, ToolChoice, ToolName, ToolResult, TurnRequest,
+    Arguments, CallId, Env, Item, ItemBody, Message, Origin, Part, ProviderId, ProviderState, Role, Schema, ToolChoice,
+    ToolName, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -25,10 +27,13 @@ pub(super) const ATTACHED: &str = "placet_state_of";
 /// # Errors
 /// [`RequestError`] where the body is no JSON or a field is not what the protocol says, with its path.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| RequestError::not_json(&error))?;
-    let Some(map) = value.as_object() else {
+    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let Some(nodes) = read.as_fields() else {
         return Err(RequestError::field("body", "expected a JSON object"));
     };
+    // All but what is long.
+    let map = nodes.iter().filter(|(key, _)| !matches!(*key, "input" | "tools"));
+    let map = &map.map(|(key, value)| (key.to_owned(), value.to_value())).collect();
     let fields = Fields { map, provider };
     let mut request = TurnRequest { model: fields.text("model")?.unwrap_or_default(), ..TurnRequest::default() };
     // A stored prompt may name the model.
@@ -37,12 +42,29 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     }
     request.instructions = fields.text("instructions")?.map(Arc::from);
     let mut tools = Tools::default();
-    if let Some(list) = fields.given("tools") {
-        tools.take(list, "tools", None, provider)?;
+    match nodes.given("tools") {
+        Some(Node::List(list)) => {
+            for (i, tool) in list.iter().enumerate() {
+                if !tools.plain(tool) {
+                    tools.take_one(&tool.to_value(), &format!("tools[{i}]"), None, provider)?;
+                }
+            }
+        }
+        Some(other) => tools.take(&other.to_value(), "tools", None, provider)?,
+        None => {}
     }
-    let declared = ClientTools::of(Some(&value));
+    let declared = declared(&read);
     let mut items = Items::new(provider, env, &declared);
-    items.read(fields.given("input"), &mut tools)?;
+    match nodes.given("input") {
+        Some(Node::List(list)) => {
+            for (i, item) in list.iter().enumerate() {
+                if !items.plain(item) {
+                    items.item(&item.to_value(), &format!("input[{i}]"), &mut tools)?;
+                }
+            }
+        }
+        other => items.read(other.map(Node::to_value).as_ref(), &mut tools)?,
+    }
     request.items = items.finish();
     request.tools = tools.functions.into_iter().map(Arc::new).collect();
     request.hosted = tools.hosted;
@@ -53,7 +75,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     request.provider_state = fields.state();
     request.native = native(provider, beyond);
     let stream = fields.flag("stream")?.unwrap_or(false);
-    Ok(DecodedRequest { request, stream, stream_usage: true, body: value })
+    Ok(DecodedRequest { request, stream, stream_usage: true, body: ClientBody::new(body) })
 }
 
 /// Fields that have names of ours; the others are the native value of the request.
@@ -324,13 +346,13 @@ fn keep(beyond: &mut Map<String, Value>, key: &str, value: Map<String, Value>) {
 }
 
 /// The conversation, as it is read.
-struct Items<'a> {
+pub(super) struct Items<'a> {
     provider: &'a ProviderId,
-    env: &'a Env,
-    declared: &'a ClientTools,
-    items: Vec<Item>,
+    pub(super) env: &'a Env,
+    pub(super) declared: &'a ClientTools,
+    pub(super) items: Vec<Item>,
     /// The calls of each id that wait for their results, and where all calls of it stand.
-    open: HashMap<String, Vec<(CallId, ToolName)>>,
+    pub(super) open: HashMap<String, Vec<(CallId, ToolName)>>,
     additional: usize,
 }
 
@@ -343,7 +365,7 @@ impl<'a> Items<'a> {
         self.items.into_iter().map(Arc::new).collect()
     }
 
-    fn push(&mut self, origin: Origin, body: impl Into<ItemBody>) {
+    pub(super) fn push(&mut self, origin: Origin, body: impl Into<ItemBody>) {
         let id = self.env.new_id();
         self.items.push(Item::new(id, origin, body));
     }
@@ -527,11 +549,7 @@ impl<'a> Items<'a> {
                 None => ToolName::new(bare),
             },
         };
-        let id: CallId = self.env.new_id();
-        if let Some(wire_id) = &wire_id {
-            self.open.entry(wire_id.clone()).or_default().push((id.clone(), name.clone()));
-        }
-        self.push(Origin::Model, ToolCall { id, provider_id: wire_id, name, arguments, native });
+        self.called(wire_id, name, arguments, native);
         Ok(())
     }
 
@@ -544,27 +562,14 @@ impl<'a> Items<'a> {
             }
             output => decode_parts(output, &format!("{place}.output"), self.provider)?,
         };
-        let waiting = self.open.get_mut(&wire_id).filter(|waiting| !waiting.is_empty());
-        let found = waiting.map(|waiting| waiting.remove(0));
+        let found = self.waiting(&wire_id);
         let mut value = rest(map, &["type", "call_id", "output", "status", "id"]);
         // The call's kind is not in this body, so that the result has to say it.
         if is_custom && found.is_none() {
             value.insert("type".into(), "custom_tool_call_output".into());
         }
         let named = word(map, "name").unwrap_or(if wire_id.is_empty() { "unnamed" } else { &wire_id }).to_owned();
-        let (call, tool) = found.unwrap_or_else(|| (self.env.new_id(), ToolName::new(named)));
-        let mut outcome = Outcome::new(Status::Completed, Stage::Execute, None, "");
-        outcome.content = content;
-        let origin = Origin::Tool(tool.as_str().to_owned());
-        let result = ToolResult {
-            call: call.clone(),
-            provider_id: Some(wire_id).filter(|id| !id.is_empty()),
-            tool,
-            capability: None,
-            outcome,
-            native: native(self.provider, value),
-        };
-        self.items.push(Item::new(placet_core::ItemId::of_result(&call), origin, result));
+        self.answered(&wire_id, &named, found, content, native(self.provider, value));
         Ok(())
     }
 }

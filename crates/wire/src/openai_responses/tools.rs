@@ -7,7 +7,7 @@ use super::{Dialect, decode};
 use crate::encoded::Omissions;
 use crate::names::{Names, alias};
 use crate::request::RequestError;
-use crate::tools::object_schema;
+use crate::tools::{ObjectSchema, object_schema};
 use placet_core::hosted::HostedTool;
 use placet_core::{Effect, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
 use serde_json::{Map, Value, json};
@@ -43,28 +43,39 @@ impl Tools {
             _ => return Err(RequestError::field(place, "expected a list of tools")),
         };
         for (i, tool) in list.iter().enumerate() {
-            let place = format!("{place}[{i}]");
-            let Some(map) = tool.as_object() else {
-                return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
-            };
-            match word(map, "type") {
-                Some("function" | "custom") => self.function(map, &place, None, additional, provider)?,
-                Some("namespace") => {
-                    let Some(name) = word(map, "name") else {
-                        return Err(RequestError::field(format!("{place}.name"), "expected the namespace's name"));
+            self.take_one(tool, &format!("{place}[{i}]"), additional, provider)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one tool of such a list.
+    pub(super) fn take_one(
+        &mut self,
+        tool: &Value,
+        place: &str,
+        additional: Option<usize>,
+        provider: &ProviderId,
+    ) -> Result<(), RequestError> {
+        let Some(map) = tool.as_object() else {
+            return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
+        };
+        match word(map, "type") {
+            Some("function" | "custom") => self.function(map, place, None, additional, provider)?,
+            Some("namespace") => {
+                let Some(name) = word(map, "name") else {
+                    return Err(RequestError::field(format!("{place}.name"), "expected the namespace's name"));
+                };
+                let space = rest(map, &["type", "tools"]);
+                let inner = map.get("tools").and_then(Value::as_array).into_iter().flatten();
+                for (j, tool) in inner.enumerate() {
+                    let place = format!("{place}.tools[{j}]");
+                    let Some(map) = tool.as_object() else {
+                        return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
                     };
-                    let space = rest(map, &["type", "tools"]);
-                    let inner = map.get("tools").and_then(Value::as_array).into_iter().flatten();
-                    for (j, tool) in inner.enumerate() {
-                        let place = format!("{place}.tools[{j}]");
-                        let Some(map) = tool.as_object() else {
-                            return Err(RequestError::field(place, "expected a tool: an object with a `type`"));
-                        };
-                        self.function(map, &place, Some((name, &space)), additional, provider)?;
-                    }
+                    self.function(map, &place, Some((name, &space)), additional, provider)?;
                 }
-                _ => self.hosted.push(hosted::decode(map, additional, provider)),
             }
+            _ => self.hosted.push(hosted::decode(map, additional, provider)),
         }
         Ok(())
     }
@@ -236,11 +247,13 @@ fn write_function(tool: &ToolDefinition, dialect: &Dialect, omitted: &mut Omissi
         }
         known.push("format");
     }
-    let mut schema = object_schema(&tool.schema);
-    if !dialect.closed_schemas {
+    if dialect.closed_schemas {
+        object.field("parameters", &ObjectSchema(&tool.schema));
+    } else {
+        let mut schema = object_schema(&tool.schema);
         open_schema(&mut schema);
+        object.field("parameters", &schema);
     }
-    object.field("parameters", &schema);
     // The protocol takes an absent one for `true`.
     if dialect.strict_tools {
         object.field("strict", &tool.strict.unwrap_or(false));
@@ -312,6 +325,10 @@ impl ClientTools {
             }
         }
         ClientTools(found)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&ClientTool> {

@@ -1,12 +1,13 @@
 //! JSON, written straight into a buffer.
 
+use crate::json;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Appends a value. Texts and JSON values always can be written; what cannot (a map with keys that are no texts) is `null`.
 pub(super) fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = out.len();
-    if serde_json::to_writer(&mut *out, value).is_err() {
+    if json::append(out, value).is_err() {
         out.truncate(start);
         out.extend_from_slice(b"null");
     }

@@ -53,7 +53,7 @@ fn request(protocol: Protocol, bytes: &[u8]) {
     let Ok(decoded) = protocol.decode_request(bytes, &provider(protocol), &env()) else { return };
     if let Ok(written) = protocol.encode_request_onto(&decoded, &decoded.request, &provider(protocol)) {
         let mut again: serde_json::Value = serde_json::from_slice(&written.body).expect("what is written is JSON");
-        let mut before = decoded.body.clone();
+        let mut before = serde_json::Value::clone(&decoded.body);
         // A stream is always asked for its usage.
         for body in [&mut again, &mut before] {
             body.as_object_mut().map(|fields| fields.shift_remove("stream_options"));

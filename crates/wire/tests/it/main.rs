@@ -9,6 +9,7 @@ mod counting;
 mod fuzzed;
 mod numbered;
 mod pairs;
+mod plain;
 mod sdk;
 mod sealed;
 

@@ -1,0 +1,476 @@
+//! Reading a body into nodes that borrow from it.
+
+use super::{next_special, plain_in};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Number, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// As deep as `serde_json` reads.
+const DEEPEST: u8 = 127;
+/// Up to how many fields an object is searched field by field for two of one name.
+const FEW: usize = 16;
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node<'a> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Text<'a>),
+    List(Vec<Node<'a>>),
+    Object(Fields<'a>),
+    /// A schema, which is only looked through.
+    Schema(Schema<'a>),
+}
+
+/// An object as it stands in the body, which is as we would write it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Schema<'a> {
+    pub(crate) text: &'a str,
+    /// Whether it has the fields `type` and `properties`.
+    pub(crate) is_typed: bool,
+}
+
+/// Fields that hold schemas.
+const SCHEMAS: [&str; 3] = ["parameters", "input_schema", "parametersJsonSchema"];
+
+/// A text: as it stands in the body, or made of it where something in it is escaped.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Text<'a> {
+    There(&'a str),
+    Made(Arc<str>),
+}
+
+impl Text<'_> {
+    fn as_str(&self) -> &str {
+        match self {
+            Text::There(text) => text,
+            Text::Made(text) => text,
+        }
+    }
+}
+
+/// The fields of an object, in their order; no two have the same name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Fields<'a> {
+    fields: Vec<(Text<'a>, Node<'a>)>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Node<'a>> {
+        self.fields.iter().find(|(name, _)| name.as_str() == key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Node<'a>)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The text at `key`.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    /// Whether every field is one of these, or null.
+    pub(crate) fn are_among(&self, known: &[&str]) -> bool {
+        self.iter().all(|(name, value)| known.contains(&name) || *value == Node::Null)
+    }
+
+    /// The value at `key`, if there is one and it is not null.
+    pub(crate) fn given(&self, key: &str) -> Option<&Node<'a>> {
+        self.get(key).filter(|value| **value != Node::Null)
+    }
+
+    pub(crate) fn to_map(&self) -> Map<String, Value> {
+        let mut map = Map::with_capacity(self.fields.len());
+        for (name, value) in self.iter() {
+            map.insert(name.to_owned(), value.to_value());
+        }
+        map
+    }
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        match self {
+            Node::Text(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The text, to be kept. One that was made of the body is not copied.
+    pub(crate) fn shared(&self) -> Option<Arc<str>> {
+        match self {
+            Node::Text(Text::There(text)) => Some((*text).into()),
+            Node::Text(Text::Made(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Node<'a>]> {
+        match self {
+            Node::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self, Node::Object(_) | Node::Schema(_))
+    }
+
+    /// The fields of an object that is no schema.
+    pub(crate) fn as_fields(&self) -> Option<&Fields<'a>> {
+        match self {
+            Node::Object(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Node::Null => Value::Null,
+            Node::Bool(truth) => Value::Bool(*truth),
+            Node::Number(number) => Value::Number(number.clone()),
+            Node::Text(text) => Value::from(text.as_str()),
+            Node::List(list) => list.iter().map(Node::to_value).collect(),
+            Node::Object(fields) => Value::Object(fields.to_map()),
+            // It has been read once.
+            Node::Schema(schema) => serde_json::from_str(schema.text).unwrap_or_default(),
+        }
+    }
+}
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Node::Null => serializer.serialize_unit(),
+            Node::Bool(truth) => serializer.serialize_bool(*truth),
+            Node::Number(number) => number.serialize(serializer),
+            Node::Text(text) => serializer.serialize_str(text.as_str()),
+            Node::List(list) => serializer.collect_seq(list),
+            Node::Object(fields) => {
+                let mut map = serializer.serialize_map(Some(fields.fields.len()))?;
+                for (name, value) in fields.iter() {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+            Node::Schema(_) => self.to_value().serialize(serializer),
+        }
+    }
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// As `serde_json` gives them.
+pub(crate) fn read(body: &[u8]) -> Result<Node<'_>, serde_json::Error> {
+    let read = std::str::from_utf8(body).ok().and_then(|text| {
+        let mut reader = Reader { text, at: 0, depth: 0, inexact: 0, scratch: String::new(), names: Vec::new() };
+        let node = reader.value()?;
+        reader.space();
+        (reader.at == text.len()).then_some(node)
+    });
+    match read {
+        Some(node) => Ok(node),
+        // What is wrong, and where, in the words that everybody knows.
+        None => serde_json::from_slice::<Value>(body).map(|value| Node::from(&value)),
+    }
+}
+
+impl From<&Value> for Node<'_> {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Null => Node::Null,
+            Value::Bool(truth) => Node::Bool(*truth),
+            Value::Number(number) => Node::Number(number.clone()),
+            Value::String(text) => Node::Text(Text::Made(text.as_str().into())),
+            Value::Array(list) => Node::List(list.iter().map(Node::from).collect()),
+            Value::Object(map) => {
+                let fields = map.iter().map(|(key, value)| (Text::Made(key.as_str().into()), Node::from(value)));
+                Node::Object(Fields { fields: fields.collect() })
+            }
+        }
+    }
+}
+
+/// Reads values from a text; `None` is what is no JSON.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u8,
+    /// How often so far there was space, or a field in an object that had one of its name.
+    inexact: usize,
+    scratch: String,
+    /// The names of fields in the objects that are open, where those are only looked through.
+    names: Vec<&'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.peek() {
+            self.at += 1;
+            self.inexact += 1;
+        }
+    }
+
+    /// Whether this byte comes next, which is then passed over.
+    fn takes(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn word(&mut self, word: &str, node: Node<'a>) -> Option<Node<'a>> {
+        self.text.as_bytes().get(self.at..)?.starts_with(word.as_bytes()).then(|| self.at += word.len())?;
+        Some(node)
+    }
+
+    fn value(&mut self) -> Option<Node<'a>> {
+        self.space();
+        match self.peek()? {
+            b'"' => self.string().map(Node::Text),
+            b'{' => self.within(Reader::object),
+            b'[' => self.within(Reader::list),
+            b'n' => self.word("null", Node::Null),
+            b't' => self.word("true", Node::Bool(true)),
+            b'f' => self.word("false", Node::Bool(false)),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => None,
+        }
+    }
+
+    fn within(&mut self, read: impl FnOnce(&mut Self) -> Option<Node<'a>>) -> Option<Node<'a>> {
+        self.depth += 1;
+        let node = if self.depth <= DEEPEST { read(self) } else { None };
+        self.depth -= 1;
+        node
+    }
+
+    fn list(&mut self) -> Option<Node<'a>> {
+        self.at += 1;
+        let mut list = Vec::new();
+        self.space();
+        if self.takes(b']') {
+            return Some(Node::List(list));
+        }
+        loop {
+            list.push(self.value()?);
+            self.space();
+            if self.takes(b']') {
+                return Some(Node::List(list));
+            }
+            self.takes(b',').then_some(())?;
+        }
+    }
+
+    fn object(&mut self) -> Option<Node<'a>> {
+        self.at += 1;
+        let mut fields = Vec::new();
+        self.space();
+        if !self.takes(b'}') {
+            loop {
+                self.space();
+                let name = self.string()?;
+                self.space();
+                self.takes(b':').then_some(())?;
+                let is_schema = SCHEMAS.contains(&name.as_str()) && self.peek() == Some(b'{');
+                let value = match is_schema.then(|| self.schema()).flatten() {
+                    Some(schema) => Node::Schema(schema),
+                    None => self.value()?,
+                };
+                fields.push((name, value));
+                self.space();
+                if self.takes(b'}') {
+                    break;
+                }
+                self.takes(b',').then_some(())?;
+            }
+        }
+        let fields = self.without_repeated(fields);
+        Some(Node::Object(Fields { fields }))
+    }
+
+    /// A schema that is as we would write it; else nothing is read.
+    fn schema(&mut self) -> Option<Schema<'a>> {
+        let (start, inexact, depth) = (self.at, self.inexact, self.depth);
+        let read = self.pass_object().filter(|_| self.inexact == inexact);
+        let schema = read.zip(self.text.get(start..self.at)).map(|(is_typed, text)| Schema { text, is_typed });
+        if schema.is_none() {
+            (self.at, self.inexact, self.depth) = (start, inexact, depth);
+        }
+        self.names.clear();
+        schema
+    }
+
+    /// Passes over a value in which nothing stands twice and no name is escaped.
+    fn pass(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'"' => loop {
+                self.at = next_special(self.text.as_bytes(), self.at + 1);
+                match self.peek()? {
+                    b'"' => {
+                        self.at += 1;
+                        return Some(());
+                    }
+                    b'\\' => self.at += escaped(self.text.as_bytes().get(self.at + 1..)?)?.1,
+                    _ => return None,
+                }
+            },
+            b'{' => self.pass_object().map(|_| ()),
+            b'[' => {
+                self.depth += 1;
+                (self.depth <= DEEPEST).then(|| self.at += 1)?;
+                if !self.takes(b']') {
+                    loop {
+                        self.pass()?;
+                        if self.takes(b']') {
+                            break;
+                        }
+                        self.takes(b',').then_some(())?;
+                    }
+                }
+                self.depth -= 1;
+                Some(())
+            }
+            _ => self.value().map(|_| ()),
+        }
+    }
+
+    /// Passes over an object; whether it has the fields `type` and `properties`.
+    fn pass_object(&mut self) -> Option<bool> {
+        self.depth += 1;
+        (self.depth <= DEEPEST).then(|| self.at += 1)?;
+        let first = self.names.len();
+        if !self.takes(b'}') {
+            loop {
+                let Text::There(name) = self.string()? else { return None };
+                self.takes(b':').then_some(())?;
+                let is_new = self.names.len() < first + FEW && !self.names.get(first..)?.contains(&name);
+                is_new.then(|| self.names.push(name))?;
+                self.pass()?;
+                if self.takes(b'}') {
+                    break;
+                }
+                self.takes(b',').then_some(())?;
+            }
+        }
+        self.depth -= 1;
+        let names = self.names.get(first..)?;
+        let is_typed = names.contains(&"type") && names.contains(&"properties");
+        self.names.truncate(first);
+        Some(is_typed)
+    }
+
+    /// Fields of which no two have the same name: each stands where its name stood first and has the value that came last.
+    fn without_repeated(&mut self, fields: Vec<(Text<'a>, Node<'a>)>) -> Vec<(Text<'a>, Node<'a>)> {
+        let is_few = fields.len() <= FEW;
+        let is_first = |(at, (name, _)): (usize, &(Text<'a>, Node<'a>))| {
+            fields.iter().take(at).all(|(known, _)| known.as_str() != name.as_str())
+        };
+        if is_few && fields.iter().enumerate().all(is_first) {
+            return fields;
+        }
+        let all = fields.len();
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(all);
+        let mut kept: Vec<(Text<'a>, Node<'a>)> = Vec::with_capacity(all);
+        for (name, value) in fields {
+            let place = *places.entry(name.as_str().to_owned()).or_insert(kept.len());
+            match kept.get_mut(place) {
+                Some(known) => known.1 = value,
+                None => kept.push((name, value)),
+            }
+        }
+        self.inexact += all - kept.len();
+        kept
+    }
+
+    fn number(&mut self) -> Option<Node<'a>> {
+        let rest = self.text.get(self.at..)?;
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let length = rest.bytes().take_while(is_part).count();
+        let number = serde_json::from_str::<Number>(rest.get(..length)?).ok()?;
+        self.at += length;
+        Some(Node::Number(number))
+    }
+
+    /// A text, of which the opening quote comes next.
+    fn string(&mut self) -> Option<Text<'a>> {
+        self.takes(b'"').then_some(())?;
+        let (text, bytes) = (self.text, self.text.as_bytes());
+        let from = self.at;
+        let mut at = next_special(bytes, from);
+        if bytes.get(at) == Some(&b'"') {
+            self.at = at + 1;
+            return text.get(from..at).map(Text::There);
+        }
+        let mut made = std::mem::take(&mut self.scratch);
+        made.clear();
+        made.push_str(text.get(from..at)?);
+        loop {
+            match bytes.get(at)? {
+                b'"' => break,
+                b'\\' => {}
+                // A control character.
+                _ => return None,
+            }
+            let (letter, length) = escaped(bytes.get(at + 1..)?)?;
+            made.push(letter);
+            at += 1 + length;
+            // Whole blocks are put down as they are; what is too much of the last one is taken back.
+            let is_found = loop {
+                let Some(block) = text.get(at..at + 8) else { break false };
+                made.push_str(block);
+                let plain = block.as_bytes().first_chunk::<8>().map_or(0, |block| plain_in(*block));
+                at += plain;
+                if plain < 8 {
+                    made.truncate(made.len() - (8 - plain));
+                    break true;
+                }
+            };
+            if !is_found {
+                // The body ends, or a block ends within a letter.
+                let from = at;
+                at = next_special(bytes, from);
+                made.push_str(text.get(from..at)?);
+            }
+        }
+        self.at = at + 1;
+        let node = Text::Made(made.as_str().into());
+        self.scratch = made;
+        Some(node)
+    }
+}
+
+/// The letter that an escape stands for and the length of the escape, without its backslash.
+fn escaped(rest: &[u8]) -> Option<(char, usize)> {
+    Some(match rest.first()? {
+        b'"' => ('"', 1),
+        b'\\' => ('\\', 1),
+        b'/' => ('/', 1),
+        b'b' => ('\u{8}', 1),
+        b'f' => ('\u{c}', 1),
+        b'n' => ('\n', 1),
+        b'r' => ('\r', 1),
+        b't' => ('\t', 1),
+        b'u' => {
+            let first = hex(rest.get(1..5)?)?;
+            if let Some(letter) = char::from_u32(first) {
+                return Some((letter, 5));
+            }
+            // Half a letter beyond the first 65,536: the other half has to follow.
+            let second = rest.get(5..).filter(|rest| rest.starts_with(b"\\u")).and_then(|rest| hex(rest.get(2..6)?))?;
+            let letter = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]).next()?.ok()?;
+            (letter, 11)
+        }
+        _ => return None,
+    })
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+}
