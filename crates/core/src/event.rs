@@ -322,6 +322,9 @@ pub struct RunFailed {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
+    /// How long the provider asks to be left alone, in milliseconds, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
     /// What all its turns used together.
     pub usage: Usage,
     /// What they cost; absent where there is no price.

@@ -72,6 +72,11 @@ impl Tally {
 }
 
 impl Cx {
+    /// The trace that the exchange is a part of, sent on with every request to a model.
+    pub(crate) fn trace(&self) -> Option<String> {
+        self.metadata.get("traceparent").cloned()
+    }
+
     pub(crate) fn spend(&self, usage: Usage) {
         *locked(&self.tally.spent) += usage;
     }

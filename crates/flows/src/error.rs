@@ -200,6 +200,14 @@ impl FlowError {
         }
     }
 
+    fn run_failure(&self) -> Option<&Failure> {
+        match self {
+            FlowError::Shared(error) => error.run_failure(),
+            FlowError::Run(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
     /// A word for programs: the same in every version.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -273,6 +281,8 @@ impl FlowError {
         told.code = Some(self.code().to_owned());
         if let Some(error) = self.upstream() {
             (told.status, told.retry_after_ms) = (error.status, error.retry_after_ms);
+        } else if let Some(failure) = self.run_failure() {
+            told.retry_after_ms = failure.retry_after_ms;
         }
         told
     }

@@ -350,6 +350,7 @@ pub(crate) async fn begin(
     let cancel = cancel.child_token();
     let mut context = AskContext::new(env.clone());
     context.cancel = cancel.clone();
+    context.trace = cx.trace();
     context.observer = Some(Arc::new(Watcher { cx: cx.clone(), path: place.clone() }));
     let asked = tokio::select! {
         biased;

@@ -325,6 +325,7 @@ impl Resolving {
             .run(choice)
             .id(run)
             .controls(self.model.controls.clone())
+            .trace(self.cx.trace())
             .cancelled_by(self.cancel.child_token());
         if let Some(role) = self.instructions() {
             builder = builder.instructions(role);
@@ -390,7 +391,7 @@ impl Resolving {
                 Ok(handle) => handle,
                 Err(RuntimeError::Exists { .. }) => {
                     let mut resume = self.cx.runtime.resume(run.clone()).provider(self.model.provider.clone());
-                    resume = resume.cancelled_by(self.cancel.child_token());
+                    resume = resume.cancelled_by(self.cancel.child_token()).trace(self.cx.trace());
                     resume = self.grants.iter().cloned().fold(resume, placet_runtime::ResumeBuilder::grant);
                     started = if round_only { resume.round_only() } else { resume }.start().await;
                     continue;

@@ -157,6 +157,9 @@ pub struct Failure {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
+    /// How long the provider asks to be left alone, in milliseconds, where it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Diagnose for Failure {

@@ -187,6 +187,7 @@ impl RunState {
                         kind: failed.kind.clone(),
                         message: failed.message.clone(),
                         hints: failed.hints.clone(),
+                        retry_after_ms: failed.retry_after_ms,
                     }),
                     partial: failed.partial.clone(),
                 });

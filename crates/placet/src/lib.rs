@@ -46,6 +46,9 @@
 //! | [`store`] | where runs are kept: in memory; `sqlite` and `postgres` are features |
 //! | [`observe`] | journals: replay, diff, export, audit |
 //! | `workspace` | files, commands and a calculator as capabilities; a feature |
+//! | `flows` | trees of agents behind a model's name; a feature |
+//! | `server` | the gateway, for programs that serve flows and models; a feature |
+//! | [`net`] | the HTTP client that all of these share |
 //! | `board` | blackboards: one ordered record that many agents read and write; a feature |
 //! | [`core`] | the words that all of these speak in |
 //! | [`mod@test`] | scripted models, a manual clock and checks on journals, for your own tests |
@@ -53,9 +56,14 @@
 #[cfg(feature = "board")]
 pub use placet_board as board;
 pub use placet_core as core;
+#[cfg(feature = "flows")]
+pub use placet_flows as flows;
 pub use placet_models as models;
+pub use placet_net as net;
 pub use placet_observe as observe;
 pub use placet_runtime as runtime;
+#[cfg(feature = "server")]
+pub use placet_server as server;
 pub use placet_store as store;
 pub use placet_tools as tools;
 #[cfg(feature = "workspace")]

@@ -81,6 +81,7 @@ impl Chat {
         let began = env.clock().steady();
         let mut context = AskContext::new(env.clone());
         context.cancel = builder.extras.cancel;
+        context.trace = builder.extras.trace;
         let mut answer = Accumulator::new();
         let mut events = plan.provider.ask(Arc::new(request), context).await?;
         let mut size = TurnSize::default();

@@ -120,6 +120,7 @@ fn activate(
         .redactor(shared.redactor.clone())
         .concurrency(usize::try_from(started.limits.concurrency).unwrap_or(usize::MAX))
         .unredacted(started.unredacted);
+    options.approval_timeout = shared.approval_timeout;
     options.policy = extras.policy.unwrap_or_else(|| shared.policy.clone());
     let human = extras.approver.or_else(|| shared.approver.clone());
     options.approver = journal.read(|state| Remembering::of(state, human));
@@ -132,6 +133,7 @@ fn activate(
         tools,
         private: extras.private,
         redactor: shared.redactor.clone(),
+        trace: extras.trace,
         cancel: extras.cancel,
         leave: extras.leave,
         leave_now: extras.leave_now,

@@ -82,6 +82,8 @@ pub(crate) struct Extras {
     pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) observers: Vec<Observer>,
+    /// The trace that its requests are a part of, as the header `traceparent` says it.
+    pub(crate) trace: Option<String>,
     pub(crate) cancel: CancellationToken,
     pub(crate) leave: CancellationToken,
     pub(crate) leave_now: CancellationToken,
@@ -223,6 +225,13 @@ impl RunBuilder {
     /// it has seen the last one.
     pub fn observer(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.extras.observers.push(Box::new(observer));
+        self
+    }
+
+    /// The trace that the run is a part of, as the header `traceparent` says it: sent on with every request to the provider. No
+    /// record holds it.
+    pub fn trace(mut self, trace: Option<String>) -> Self {
+        self.extras.trace = trace;
         self
     }
 

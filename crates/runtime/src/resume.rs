@@ -87,6 +87,12 @@ impl ResumeBuilder {
         self
     }
 
+    /// The trace that the run is a part of from here on, as the header `traceparent` says it.
+    pub fn trace(mut self, trace: Option<String>) -> Self {
+        self.extras.trace = trace;
+        self
+    }
+
     /// What cancels the run.
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.extras.cancel = token;

@@ -32,6 +32,8 @@ pub(crate) struct ActiveRun {
     pub(crate) tools: Vec<Arc<ToolDefinition>>,
     pub(crate) private: Private,
     pub(crate) redactor: Redactor,
+    /// The trace that its requests are a part of.
+    pub(crate) trace: Option<String>,
     pub(crate) cancel: CancellationToken,
     /// Cancelled when the run is to be left as it is.
     pub(crate) leave: CancellationToken,
@@ -122,7 +124,8 @@ impl ActiveRun {
         let connection = self.cancel.child_token();
         let closing = connection.clone().drop_guard();
         let observer = Some(watcher.clone() as Arc<dyn AskObserver>);
-        let context = AskContext { cancel: connection, observer, ..AskContext::new(self.env.clone()) };
+        let trace = self.trace.clone();
+        let context = AskContext { cancel: connection, observer, trace, ..AskContext::new(self.env.clone()) };
         let mut answer = Accumulator::new();
         let asked = tokio::select! {
             biased;
@@ -233,8 +236,8 @@ impl ActiveRun {
             Stop::End(end, detail) => {
                 EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, turns, rounds, partial })
             }
-            Stop::Fail(Failure { kind, message, hints }) => {
-                EventBody::RunFailed(RunFailed { kind, message, hints, usage: used, cost, partial })
+            Stop::Fail(Failure { kind, message, hints, retry_after_ms }) => {
+                EventBody::RunFailed(RunFailed { kind, message, hints, retry_after_ms, usage: used, cost, partial })
             }
         })?;
         self.journal.commit().await?;
@@ -276,7 +279,8 @@ impl ActiveRun {
 
     fn failure(&self, error: ProviderError) -> Failure {
         let error = self.redacted(told_whole(error));
-        Failure { kind: error.kind(), message: error.to_string(), hints: error.hints() }
+        let retry_after_ms = error.retry_after_ms;
+        Failure { kind: error.kind(), message: error.to_string(), hints: error.hints(), retry_after_ms }
     }
 
     fn redacted(&self, mut error: ProviderError) -> ProviderError {

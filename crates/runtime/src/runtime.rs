@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) redactor: Redactor,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) approval_timeout: Duration,
     pub(crate) witness: Option<Arc<dyn JournalWitness>>,
     keep: Option<usize>,
     live: Mutex<Live>,
@@ -76,6 +77,7 @@ impl Runtime {
             redactor: Redactor::default(),
             policy: Arc::new(AllowAll),
             approver: None,
+            approval_timeout: Duration::from_secs(600),
             witness: None,
             keep: None,
             env,
@@ -198,6 +200,7 @@ pub struct RuntimeBuilder {
     redactor: Redactor,
     policy: Arc<dyn Policy>,
     approver: Option<Arc<dyn Approver>>,
+    approval_timeout: Duration,
     witness: Option<Arc<dyn JournalWitness>>,
     keep: Option<usize>,
 }
@@ -254,6 +257,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How long whoever is asked for an approval may take before the call is denied: 10 min without it.
+    #[must_use]
+    pub fn approval_timeout(mut self, most: Duration) -> Self {
+        self.approval_timeout = most;
+        self
+    }
+
     /// Keeps that many of the runs that end in this process and deletes the oldest beyond them, each with the end of a
     /// newer one: for a store in memory, which would grow for ever. Without it, runs are kept until somebody deletes
     /// them.
@@ -284,6 +294,7 @@ impl RuntimeBuilder {
             redactor: self.redactor,
             policy: self.policy,
             approver: self.approver,
+            approval_timeout: self.approval_timeout,
             witness: self.witness,
             keep: self.keep,
             live: Mutex::default(),

@@ -42,7 +42,7 @@ impl Stop {
     }
 
     pub(crate) fn internal(message: String) -> Self {
-        Stop::Fail(Failure { kind: ErrorKind::Internal, message, hints: Vec::new() })
+        Stop::Fail(Failure { kind: ErrorKind::Internal, message, hints: Vec::new(), retry_after_ms: None })
     }
 
     /// Why calls that are still open are not run; nothing where they are handed back.
@@ -107,6 +107,7 @@ fn answered(state: &RunState) -> Stop {
             kind: ErrorKind::ContentFiltered,
             message: "the provider's content filter cut the model's answer".to_owned(),
             hints: vec!["What came before the cut is kept as the run's text.".to_owned()],
+            retry_after_ms: None,
         }),
         Some(StopReason::Refusal) => Stop::End(RunEnd::Completed, Some("the model refused".to_owned())),
         _ => Stop::End(RunEnd::Completed, None),

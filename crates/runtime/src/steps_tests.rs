@@ -212,7 +212,7 @@ fn tokens_and_money_are_counted_before_handlers_run_and_before_the_next_turn() {
 
 #[test]
 fn whoever_cancels_or_waits_too_long_ends_it_wherever_it_is() {
-    let failure = Failure { kind: ErrorKind::Network, message: "gone".into(), hints: Vec::new() };
+    let failure = Failure { kind: ErrorKind::Network, message: "gone".into(), hints: Vec::new(), retry_after_ms: None };
     let failure: &'static Failure = Box::leak(Box::new(failure));
     for at in [
         story(),

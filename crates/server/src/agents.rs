@@ -85,7 +85,10 @@ impl Gateway {
                 Refusal::new(400, ErrorKind::InvalidRequest, message)
             })?,
         };
-        let metadata = metadata(&heading.headers);
+        let mut metadata = metadata(&heading.headers);
+        if crate::headers::trace(&heading.headers).is_none() {
+            metadata.shift_remove(crate::headers::TRACEPARENT.as_str());
+        }
         let unknown =
             || Refusal::not_found(format!("there is no webhook {:?}", id.chars().take(64).collect::<String>()));
         for flows in self.flows.iter().chain(&snapshot.flows) {

@@ -1,6 +1,7 @@
 //! The configuration: what `placet.toml` says, checked whole.
 
 mod boards;
+mod capabilities;
 mod document;
 mod flows;
 mod reader;
@@ -42,6 +43,8 @@ pub struct Config {
     pub models: IndexMap<String, ModelEntry>,
     /// Several models behind one name.
     pub routes: IndexMap<String, RouteEntry>,
+    /// Who is asked before a call runs that needs a yes; absent is nobody.
+    pub approval: Option<ApprovalEntry>,
     /// Capabilities by name.
     pub capabilities: IndexMap<String, CapabilityEntry>,
     /// Agents behind names of models.
@@ -267,9 +270,42 @@ pub enum CapabilityEntry {
         root: PathBuf,
         /// Whether they may be changed.
         writable: bool,
+        /// Whether somebody is asked before each change.
+        approve: bool,
+    },
+    /// Commands that start in a folder. Somebody is asked before each.
+    Command {
+        /// The folder.
+        root: PathBuf,
+        /// Whether shells may be given scripts.
+        shell: bool,
     },
     /// Exact arithmetic.
     Calculator,
+}
+
+impl CapabilityEntry {
+    /// Whether somebody is asked before some of its tools run.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        match self {
+            CapabilityEntry::Files { approve, .. } => *approve,
+            CapabilityEntry::Command { .. } => true,
+            CapabilityEntry::Calculator => false,
+        }
+    }
+}
+
+/// Who is asked for approvals.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ApprovalEntry {
+    /// Where the questions are posted.
+    pub url: String,
+    /// How long an answer may take. Then it is a no.
+    pub timeout: Duration,
+    /// What the questions are sent with as a bearer's token.
+    pub key: Option<Secret>,
 }
 
 /// A configuration that cannot be used.
@@ -346,6 +382,7 @@ impl Default for Config {
             providers: IndexMap::new(),
             models: IndexMap::new(),
             routes: IndexMap::new(),
+            approval: None,
             capabilities: IndexMap::new(),
             agents: IndexMap::new(),
             flows: IndexMap::new(),

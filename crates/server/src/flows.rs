@@ -1,15 +1,17 @@
 //! The agents and flows of a configuration, put together; and the work that triggers and answers leave behind.
 
+use crate::approval::PostedApprovals;
 use crate::config::{AgentEntry, CapabilityEntry, Config, StepEntry};
 use placet_core::redact::SecretRegistry;
-use placet_core::{Diagnose, Env, ErrorKind, Limits, Secret};
+use placet_core::{Diagnose, Env, ErrorKind, Limits, Redactor, Secret};
 use placet_flows::{Agent, Flow, FlowError, Flows, ModelSpec, Models, Notice, Notify};
 use placet_models::SharedProvider;
 use placet_net::{Client, NetError, Request, Timeouts, Url};
 use placet_runtime::Runtime;
 use placet_store::{SharedStore, Tenant};
 use placet_tools::Grant;
-use placet_workspace::{Files, FilesOptions, WorkspaceError, calculator};
+use placet_workspace::{CommandOptions, Commands, Files, FilesOptions, WorkspaceError, calculator};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -75,6 +77,9 @@ type Found = (SharedProvider, String);
 /// What no tool of an agent's may carry to a model: the credentials of the configuration.
 fn secrets(config: &Config) -> SecretRegistry {
     let mut secrets = SecretRegistry::new();
+    if let Some(key) = config.approval.as_ref().and_then(|entry| entry.key.as_ref()) {
+        let _ = secrets.register(key.clone());
+    }
     for provider in config.providers.values() {
         if let Some(key) = &provider.key {
             // One that is too short to be told from a word cannot be taken out.
@@ -101,9 +106,20 @@ pub(crate) fn build(
         return Ok(None);
     }
     let runtime = Runtime::builder(ground.env.clone(), ground.store.clone());
-    let runtime = runtime.tenant(ground.tenant.clone()).redactor(secrets(config).redactor()).build();
-    let house = House { config, ground, find };
-    let mut builder = Flows::builder(runtime).models(house.models());
+    let redactor = secrets(config).redactor();
+    let mut runtime = runtime.tenant(ground.tenant.clone()).redactor(redactor.clone());
+    if let Some(entry) = &config.approval {
+        let approver = PostedApprovals {
+            client: ground.client.clone(),
+            url: Url::parse(&entry.url)?,
+            key: entry.key.clone(),
+            patience: entry.timeout,
+            redactor: redactor.clone(),
+        };
+        runtime = runtime.approver(Arc::new(approver)).approval_timeout(entry.timeout);
+    }
+    let house = House { config, ground, find, redactor };
+    let mut builder = Flows::builder(runtime.build()).models(house.models());
     for (name, entry) in &config.agents {
         builder = builder.flow(Flow::agent(house.agent(name, entry)?).named(name.clone()));
     }
@@ -121,6 +137,7 @@ struct House<'h, F> {
     config: &'h Config,
     ground: &'h Ground<'h>,
     find: F,
+    redactor: Redactor,
 }
 
 impl<F: Fn(&str) -> Option<Found>> House<'_, F> {
@@ -162,11 +179,15 @@ impl<F: Fn(&str) -> Option<Found>> House<'_, F> {
         }
         for name in &entry.capabilities {
             let grant: Grant = match self.config.capabilities.get(name) {
-                Some(CapabilityEntry::Files { root, writable }) => {
-                    let options = if *writable { FilesOptions::new().writable() } else { FilesOptions::new() };
-                    let opened = Files::open(self.ground.env, root, options);
-                    let files = opened.map_err(|cause| SetupError::Capability { name: name.clone(), cause })?;
-                    Arc::new(files).capability().into()
+                Some(CapabilityEntry::Files { root, writable, approve }) => {
+                    let files = Grant::new(self.files(name, root, *writable)?.capability());
+                    if *approve { files.ask_first() } else { files }
+                }
+                Some(CapabilityEntry::Command { root, shell }) => {
+                    let options = CommandOptions::new().redactor(self.redactor.clone());
+                    let options = if *shell { options.shell() } else { options };
+                    let commands = Commands::new(self.files(name, root, false)?, options);
+                    commands.map_err(|cause| SetupError::Capability { name: name.clone(), cause })?.capability().into()
                 }
                 Some(CapabilityEntry::Calculator) => calculator().into(),
                 // The configuration has been checked.
@@ -175,6 +196,12 @@ impl<F: Fn(&str) -> Option<Found>> House<'_, F> {
             agent = agent.grant(grant);
         }
         Ok(agent)
+    }
+
+    fn files(&self, name: &str, root: &Path, writable: bool) -> Result<Arc<Files>, SetupError> {
+        let options = if writable { FilesOptions::new().writable() } else { FilesOptions::new() };
+        let opened = Files::open(self.ground.env, root, options);
+        opened.map(Arc::new).map_err(|cause| SetupError::Capability { name: name.to_owned(), cause })
     }
 
     /// The flow of that name. The configuration has been checked: none comes to itself again.

@@ -60,6 +60,8 @@ pub struct Gateway {
     pub(crate) limiter: Arc<dyn Limiter>,
     mounts: Vec<Arc<dyn Mount>>,
     pub(crate) flows: Option<Flows>,
+    /// What the program's own flows leave behind is done for as long as this is held.
+    own_work: std::sync::Mutex<Option<Working>>,
     pub(crate) pins: Pins,
     pub(crate) lists: crate::models::Lists,
     places: Arc<Semaphore>,
@@ -98,7 +100,8 @@ pub struct Parts {
     pub tenant: Tenant,
     /// What else is served.
     pub mounts: Vec<Arc<dyn Mount>>,
-    /// Flows of the program itself, served by their names beside the agents of the configuration.
+    /// Flows of the program itself, served by their names beside the agents of the configuration. Their triggers are set off,
+    /// and what they leave behind is done, from here.
     pub flows: Option<Flows>,
     /// Who is asked about limits; none for no limits.
     pub limiter: Option<Arc<dyn Limiter>>,
@@ -114,6 +117,7 @@ impl Gateway {
         let ground = Ground { env: &parts.env, client: &parts.client, store: &parts.store, tenant: &parts.tenant };
         let snapshot = Snapshot::new(config, &metrics, parts.flows.as_ref(), &ground)?;
         snapshot.begin(&parts.env, None);
+        let own_work = parts.flows.as_ref().map(|flows| Working::begin(&parts.env, flows.clone(), None));
         let (ledger, task) = Ledger::open(parts.store.clone(), &parts.tenant, &parts.env);
         Ok(Arc::new(Gateway {
             places: Arc::new(Semaphore::new(snapshot.config.limits.requests)),
@@ -128,6 +132,7 @@ impl Gateway {
             limiter: parts.limiter.unwrap_or_else(|| Arc::new(Unlimited)),
             mounts: parts.mounts,
             flows: parts.flows,
+            own_work: std::sync::Mutex::new(own_work),
             pins: Pins::default(),
             lists: crate::models::Lists::default(),
             queued: AtomicUsize::new(0),
@@ -196,6 +201,7 @@ impl Gateway {
     /// Writes what waits. Afterwards nothing more is recorded.
     pub async fn close(&self) {
         self.snapshot().finish();
+        self.own_work.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.ledger.close();
         let task = self.ledger_task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {

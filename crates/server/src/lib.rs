@@ -12,6 +12,7 @@
 
 mod account;
 mod agents;
+mod approval;
 mod boards;
 mod body;
 mod coding;
@@ -44,8 +45,8 @@ mod vendors;
 pub use boards::{BoardsMount, board_answer};
 pub use body::{Body, Broken, Pieces};
 pub use config::{
-    AgentEntry, BoardsEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, FlowEntry, KeyEntry, Limits,
-    ModelEntry, Problem, ProviderEntry, RouteEntry, StepEntry, Strategy, TargetEntry,
+    AgentEntry, ApprovalEntry, BoardsEntry, CapabilityEntry, Config, ConfigError, ErrorClass, FILE_NAME, FlowEntry,
+    KeyEntry, Limits, ModelEntry, Problem, ProviderEntry, RouteEntry, StepEntry, Strategy, TargetEntry,
 };
 pub use flows::SetupError;
 pub use gateway::{Gateway, Parts, ReloadError, Served, ServedFrom, reload};

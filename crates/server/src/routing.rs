@@ -33,8 +33,8 @@ pub(crate) struct Upstream {
     pub(crate) speeches: Vec<Speech>,
     /// The addresses of the protocols whose path is always the same.
     urls: [Option<Url>; 4],
-    /// What is sent with every request: the credential and the configured headers.
-    pub(crate) headers: HeaderMap,
+    /// What is sent with every request: the configured headers, and the credential as each protocol wants it.
+    headers: [HeaderMap; 4],
     pub(crate) timeouts: Timeouts,
     /// Takes the credential out of what the server says.
     pub(crate) redactor: Redactor,
@@ -54,32 +54,33 @@ impl fmt::Debug for Upstream {
 impl Upstream {
     fn new(name: &str, entry: &ProviderEntry, config: &Config, providers: &Providers) -> Result<Self, NetError> {
         let base_url = Url::parse(&entry.base_url)?;
-        let mut headers = HeaderMap::new();
+        let mut own = HeaderMap::new();
         let mut secrets = SecretRegistry::new();
         for (header, value) in &entry.headers {
             if let (Ok(header), Ok(mut value)) =
                 (HeaderName::try_from(header.as_str()), HeaderValue::try_from(value.as_str()))
             {
                 value.set_sensitive(placet_net::is_sensitive_header(&header));
-                headers.insert(header, value);
+                own.insert(header, value);
             }
         }
+        let mut headers: [HeaderMap; 4] = std::array::from_fn(|_| own.clone());
         if let Some(key) = &entry.key {
             secrets.register(key.clone());
             let unusable = |_| NetError::InvalidHeader {
                 name: "credential".to_owned(),
                 reason: format!("the value of {} holds characters that no header may hold", key.name()),
             };
-            let mut put = |name: HeaderName, text: &str| -> Result<(), NetError> {
+            for speech in Speech::ALL {
+                let bearer = || format!("Bearer {}", key.expose());
+                let (name, text) = match speech {
+                    Speech::AnthropicMessages => (HeaderName::from_static("x-api-key"), key.expose().to_owned()),
+                    Speech::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose().to_owned()),
+                    Speech::OpenaiChat | Speech::OpenaiResponses => (AUTHORIZATION, bearer()),
+                };
                 let mut value = HeaderValue::try_from(text).map_err(unusable)?;
                 value.set_sensitive(true);
-                headers.insert(name, value);
-                Ok(())
-            };
-            match entry.protocols.first() {
-                Some(Speech::AnthropicMessages) => put(HeaderName::from_static("x-api-key"), key.expose())?,
-                Some(Speech::Gemini) => put(HeaderName::from_static("x-goog-api-key"), key.expose())?,
-                _ => put(AUTHORIZATION, &format!("Bearer {}", key.expose()))?,
+                headers[speech as usize].insert(name, value);
             }
         }
         let path = |speech: Speech| match speech {
@@ -104,6 +105,11 @@ impl Upstream {
             provider: providers.get(name).cloned(),
             models: entry.models.clone(),
         })
+    }
+
+    /// What is sent with every request in a protocol.
+    pub(crate) fn headers(&self, speech: Speech) -> &HeaderMap {
+        &self.headers[speech as usize]
     }
 
     /// Whether it speaks a client's protocol, so that bytes can be handed on.

@@ -97,7 +97,7 @@ impl Gateway {
         body: Bytes,
     ) -> Result<placet_net::Response, Missed> {
         let url = upstream.base_url.join(path).map_err(|error| Missed::net(&error))?;
-        for (name, value) in &upstream.headers {
+        for (name, value) in upstream.headers(speech) {
             headers.insert(name.clone(), value.clone());
         }
         if speech == Speech::AnthropicMessages && !headers.contains_key("anthropic-version") {

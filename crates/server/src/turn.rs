@@ -250,7 +250,7 @@ impl Gateway {
         let (body, rest) = spliced(asked, target, ask_usage);
         let url = turn_url(upstream, target, asked).map_err(|error| Missed::net(&error))?;
         let mut headers = asked.headers.clone();
-        for (name, value) in &upstream.headers {
+        for (name, value) in upstream.headers(asked.speech) {
             headers.insert(name.clone(), value.clone());
         }
         if asked.speech == Speech::AnthropicMessages && !headers.contains_key("anthropic-version") {

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// A running mock. It stops when it is dropped.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ pub struct Answer {
     headers: Vec<(String, String)>,
     pieces: Vec<Vec<u8>>,
     ending: Ending,
+    gate: Option<Arc<Notify>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ enum Ending {
     Silent,
     /// The connection is closed without an answer.
     Refused,
+    /// Not even a head comes until the client goes away.
+    Mute,
 }
 
 impl Answer {
@@ -96,6 +99,7 @@ impl Answer {
             headers: vec![("content-type".to_owned(), content_type.to_owned())],
             pieces: vec![body.into()],
             ending: Ending::Whole,
+            gate: None,
         }
     }
 
@@ -111,10 +115,23 @@ impl Answer {
         Answer { ending: Ending::Refused, ..Answer::bytes(200, "text/plain", Vec::new()) }
     }
 
+    /// No answer, and the connection stays open until the client goes away.
+    #[must_use]
+    pub fn never() -> Self {
+        Answer { ending: Ending::Mute, ..Answer::refused() }
+    }
+
     /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Is not sent before the gate is opened for it, with `notify_one`.
+    #[must_use]
+    pub fn behind(mut self, gate: &Arc<Notify>) -> Self {
+        self.gate = Some(gate.clone());
         self
     }
 
@@ -257,7 +274,17 @@ async fn receive(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Opt
 
 /// Sends an answer; says whether the connection may serve another request.
 async fn send(stream: &mut TcpStream, answer: &Answer, state: &State) -> io::Result<bool> {
+    if let Some(gate) = &answer.gate {
+        gate.notified().await;
+    }
     if answer.ending == Ending::Refused {
+        return Ok(false);
+    }
+    if answer.ending == Ending::Mute {
+        let mut byte = [0];
+        // What is read is its going away.
+        let _ = stream.read(&mut byte).await;
+        state.hung_up.send_modify(|count| *count += 1);
         return Ok(false);
     }
     let mut head = format!("HTTP/1.1 {} Mock\r\ntransfer-encoding: chunked\r\n", answer.status);

@@ -172,6 +172,7 @@ pub struct Grant {
     pub(crate) read_only: bool,
     pub(crate) unredacted: bool,
     pub(crate) preapproved: bool,
+    pub(crate) asks: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) bounds: Option<Bounds>,
 }
@@ -191,6 +192,7 @@ impl Grant {
             read_only: false,
             unredacted: false,
             preapproved: false,
+            asks: false,
             timeout: None,
             bounds: None,
         }
@@ -227,6 +229,13 @@ impl Grant {
     #[must_use]
     pub fn preapproved(mut self) -> Self {
         self.preapproved = true;
+        self
+    }
+
+    /// Asks a human before each call of those of its tools whose effect is not *read*, whatever the tools themselves say.
+    #[must_use]
+    pub fn ask_first(mut self) -> Self {
+        self.asks = true;
         self
     }
 

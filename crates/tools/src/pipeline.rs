@@ -9,7 +9,7 @@
 //! | *arguments* | JSON, schema, the handler's type, the tool's own rules | `invalid_arguments` |
 //! | *fresh* | is the revision that the decision rests on still current? | `stale_revision` |
 //! | *approved* | policy, and a human where one is to be asked | `denied`, `approval_timeout` |
-//! | *fresh again* | the same after a wait | `stale_revision` |
+//! | *fresh again* | the same after a wait, and whether what a human was asked about is as it was | `stale_revision` |
 //! | *possible* | the tool's own dry check | `impossible`, or the tool's own reason |
 //! | *execute* | the handler, once | its answer, `tool_error`, `timeout`, `cancelled`, `panicked` |
 //! | *redact* | | secrets out |
@@ -152,6 +152,8 @@ struct State {
     ready: Option<Box<dyn Ready>>,
     tool_cx: Option<ToolContext>,
     waited: bool,
+    /// The revision that was current when a human was asked, where the call itself rests on none and the tool knows one.
+    seen: Option<Option<String>>,
 }
 
 impl State {
@@ -409,6 +411,7 @@ impl Pipeline {
             ready: None,
             tool_cx: None,
             waited: false,
+            seen: None,
         })
         .await
     }

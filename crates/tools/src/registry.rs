@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use indexmap::IndexMap;
 use placet_core::env::panic_text;
 use placet_core::event::GrantRecord;
-use placet_core::{CapabilityId, ToolDefinition, ToolName};
+use placet_core::{CapabilityId, Effect, ToolDefinition, ToolName};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -38,6 +38,7 @@ pub(crate) struct Entry {
     pub(crate) ownership: Ownership,
     pub(crate) unredacted: bool,
     pub(crate) preapproved: bool,
+    pub(crate) asks: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) bounds: Option<Bounds>,
 }
@@ -224,6 +225,7 @@ impl Assembly {
             ownership: grant.capability.ownership(),
             unredacted: grant.unredacted,
             preapproved: grant.preapproved,
+            asks: grant.asks && tool.effect() != Effect::Read,
             timeout,
             bounds: grant.bounds.or(tool.settings().bounds),
             tool,

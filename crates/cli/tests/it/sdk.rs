@@ -5,6 +5,9 @@
 //! skipped.
 
 mod agents;
+mod approval;
+mod flows;
+mod home;
 pub(crate) mod house;
 mod proxy;
 mod trouble;

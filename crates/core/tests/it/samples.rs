@@ -266,6 +266,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             kind: ErrorKind::Authentication,
             message: "no key".into(),
             hints: vec!["set OPENAI_API_KEY".into()],
+            retry_after_ms: Some(7_000),
             usage,
             cost: None,
             partial: None,

@@ -1,11 +1,10 @@
 //! From a document to a [`Config`].
 
 use super::boards::{read_boards, read_grant};
+use super::capabilities::{check_approval, read_approval, read_capabilities};
 use super::flows::{check_flows, read_agents, read_flows};
 use super::reader::{Element, Problem, Reading, Table, plain, secret};
-use super::{
-    CapabilityEntry, Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy, TargetEntry,
-};
+use super::{Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy, TargetEntry};
 use crate::local::LOCAL_PROVIDERS;
 use crate::vendors::speeches;
 use indexmap::IndexMap;
@@ -97,6 +96,7 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     config.providers = read_providers(reading, top, base, lookup, config.timeouts);
     config.models = read_models(reading, top);
     config.routes = read_routes(reading, top);
+    config.approval = read_approval(top, base, lookup);
     config.capabilities = read_capabilities(top, base);
     config.agents = read_agents(reading, top);
     config.flows = read_flows(reading, top);
@@ -418,44 +418,6 @@ fn read_routes(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, R
     routes
 }
 
-fn read_capabilities(top: &Table<'_, '_>, base: &Path) -> IndexMap<String, CapabilityEntry> {
-    let mut capabilities = IndexMap::new();
-    for (name, table) in top.named("capabilities") {
-        let kind = table.text("kind");
-        let entry = match kind.as_ref().map(|text| text.value.as_str()) {
-            Some("files") => {
-                let root = table.text("root");
-                let writable = table.flag("writable").unwrap_or(false);
-                match root {
-                    Some(text) => {
-                        let root = base.join(&text.value);
-                        if !root.is_dir() {
-                            table.wrong(text.at, "root", format!("{} is no folder", root.display()), None);
-                        }
-                        Some(CapabilityEntry::Files { root, writable })
-                    }
-                    None => {
-                        table.wrong(name.at, "root", "it is missing, expected a folder", None);
-                        None
-                    }
-                }
-            }
-            Some("calculator") => Some(CapabilityEntry::Calculator),
-            other => {
-                let problem = other.map_or("it is missing".to_owned(), |kind| format!("{kind:?} is none"));
-                let at = kind.as_ref().map_or(name.at, |text| text.at);
-                table.wrong(at, "kind", problem, Some("known are files, calculator"));
-                None
-            }
-        };
-        if let Some(entry) = entry {
-            capabilities.insert(name.value, entry);
-        }
-        table.finish();
-    }
-    capabilities
-}
-
 /// Names that stand for each other must be there.
 fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config) {
     let places = top.places();
@@ -506,6 +468,7 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
             check_model("flows", name, "model", model, true);
         }
     }
+    check_approval(reading, top, config);
     check_flows(reading, top, config);
     if let Some(model) = &config.default_model
         && !config.agents.contains_key(model)

@@ -254,6 +254,54 @@ key_env = "MISSING"
 }
 
 #[test]
+fn what_is_wrong_about_approvals_is_told_too() {
+    let text = r#"
+[capabilities.shell]
+kind = "command"
+shel = true
+
+[capabilities.notes]
+kind = "files"
+root = "."
+approve = true
+
+[capabilities.keep]
+kind = "files"
+root = "."
+writable = true
+approve = true
+"#;
+    let shown = parse(text).unwrap_err().to_string();
+    for (line, what) in [
+        (2, "`capabilities.shell.root`: it is missing"),
+        (4, "did you mean `shell`?"),
+        (9, "nothing of it can be changed"),
+        (11, "`capabilities.keep`: it asks before it does anything, and there is nobody to ask"),
+    ] {
+        let found = shown.lines().find(|shown| shown.contains(what));
+        assert!(found.is_some_and(|found| found.contains(&format!("line {line}:"))), "{what} at {line}\n{shown}");
+    }
+    let asks = "[approval]\nurl = \"nonsense\"\ntimeout = \"0s\"\nkey_env = \"MISSING\"\nwhy = 1\n";
+    let shown = parse(asks).unwrap_err().to_string();
+    for what in ["line 2: `approval.url`", "line 3: `approval.timeout`", "MISSING is not set", "`approval.why`"] {
+        assert!(shown.contains(what), "{what}\n{shown}");
+    }
+    assert!(parse("[approval]\n").unwrap_err().to_string().contains("`approval.url`: it is missing"));
+    let well = format!(
+        "[approval]\nurl = \"https://desk.example.com/approve\"\nkey_env = \"OTHER\"\n{}",
+        text.replace("shel = true", "shell = true\nroot = \".\"").replacen(
+            "root = \".\"\nappr",
+            "root = \".\"\nwritable = true\nappr",
+            1
+        )
+    );
+    let config = parse(&well).unwrap();
+    let approval = config.approval.as_ref().unwrap();
+    assert_eq!((approval.timeout, approval.key.as_ref().unwrap().expose()), (Duration::from_secs(600), "sk-2"));
+    assert!(config.capabilities.values().all(CapabilityEntry::asks));
+}
+
+#[test]
 fn broken_toml_is_told_with_its_lines() {
     let error = parse("[server\nlisten = 1\n\n[limits]\nbody == 2\n").unwrap_err();
     assert!(error.problems.len() >= 2, "{error}");

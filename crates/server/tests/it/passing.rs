@@ -106,6 +106,26 @@ async fn messages_and_gemini_have_their_own_paths_and_credentials() {
 }
 
 #[tokio::test]
+async fn a_provider_of_several_protocols_is_sent_its_credential_as_each_wants_it() {
+    let upstream = upstream([(); 3].map(|()| Answer::json(200, &json!({"usage": {}})))).await;
+    let protocols = "\"openai_chat\", \"anthropic_messages\", \"gemini\"";
+    let served = serve(&provider(&upstream.url("v1"), protocols, "[models.m]\ntarget = \"mine:real\"\n")).await;
+    for (path, body) in [
+        ("/v1/messages", r#"{"model":"m","messages":[]}"#),
+        ("/v1beta/models/m:generateContent", r#"{"contents":[]}"#),
+        ("/v1/chat/completions", r#"{"model":"m","messages":[]}"#),
+    ] {
+        let answer = served.post(path, body).await;
+        assert_eq!(answer.status, 200, "{path} {}", answer.text());
+    }
+    let names = ["x-api-key", "x-goog-api-key", "authorization"];
+    for (at, request) in upstream.received().iter().enumerate() {
+        let sent = names.map(|name| request.header(name).is_some_and(|value| value.contains("sk-very-secret-value")));
+        assert_eq!(sent, [at == 0, at == 1, at == 2], "{request:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_off_ends_with_the_error_of_its_protocol() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"par";
     let upstream = upstream([

@@ -17,6 +17,9 @@ static NO_ARGUMENTS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 /// Policy first. A denial stands; a wish to ask, of policy or tool, is put to a human; else the call may run.
 pub(super) async fn approved(state: &mut State) -> Step {
     let own_question = match (&state.entry, &state.ready) {
+        (Some(entry), Some(ready)) if entry.asks => {
+            Some(ready.question().unwrap_or_else(|| texts::may_run(entry.tool.name())))
+        }
         (Some(entry), Some(ready)) if !entry.preapproved => ready.question(),
         _ => None,
     };
@@ -34,6 +37,7 @@ pub(super) async fn approved(state: &mut State) -> Step {
         (Verdict::Ask { question }, Some(own)) => format!("{question}\n{own}"),
     };
     state.waited = true;
+    state.seen = super::stages::seen(state).await?;
     ask(state, &question).await
 }
 

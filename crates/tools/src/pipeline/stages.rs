@@ -138,25 +138,26 @@ pub(super) async fn fresh(state: &mut State) -> Step {
 
 /// The same again, where time has passed.
 pub(super) async fn fresh_again(state: &mut State) -> Step {
-    if state.waited { still_current(state, Stage::FreshAgain).await } else { Ok(()) }
+    if !state.waited {
+        return Ok(());
+    }
+    still_current(state, Stage::FreshAgain).await?;
+    let Some(seen) = &state.seen else { return Ok(()) };
+    let current = current(state, Stage::FreshAgain).await?;
+    if current.as_ref() == Some(seen) {
+        return Ok(());
+    }
+    state.stop(Status::Conflict, Stage::FreshAgain, Reason::StaleRevision, texts::CHANGED_MEANWHILE)
+}
+
+/// What a human who is about to be asked sees: the revision that is current, where the call does not say on which it rests.
+pub(super) async fn seen(state: &State) -> Result<Option<Option<String>>, Stop> {
+    if state.cx.revision.is_some() { Ok(None) } else { current(state, Stage::Approved).await }
 }
 
 async fn still_current(state: &State, stage: Stage) -> Step {
-    let (Some(ready), Some(cx), Some(sent)) = (&state.ready, &state.tool_cx, &state.cx.revision) else {
-        return Ok(());
-    };
-    let Some(current) = ready.current_revision(cx) else { return Ok(()) };
-    // A source that never answers would hold the call for good.
-    let current = tokio::select! {
-        biased;
-        current = current => current,
-        stop = state.held_up(stage) => return Err(stop),
-        () = state.cx.env.sleep(state.pipeline.options.timeout) => Err(timed_out(state)),
-    };
-    let current = match current {
-        Ok(current) => current,
-        Err(error) => return Err(Stop::Answer(Box::new(answered(state, stage, error)))),
-    };
+    let Some(sent) = &state.cx.revision else { return Ok(()) };
+    let Some(current) = current(state, stage).await? else { return Ok(()) };
     if current.as_deref() == Some(sent) {
         return Ok(());
     }
@@ -164,6 +165,20 @@ async fn still_current(state: &State, stage: Stage) -> Step {
     let mut outcome = own(Status::Conflict, stage, Reason::StaleRevision, text);
     outcome.detail = Some(json!({"sent": sent, "current": current}));
     Err(Stop::Answer(Box::new(state.worded(outcome))))
+}
+
+/// The revision that is current, where the tool can tell one.
+async fn current(state: &State, stage: Stage) -> Result<Option<Option<String>>, Stop> {
+    let (Some(ready), Some(cx)) = (&state.ready, &state.tool_cx) else { return Ok(None) };
+    let Some(current) = ready.current_revision(cx) else { return Ok(None) };
+    // A source that never answers would hold the call for good.
+    let current = tokio::select! {
+        biased;
+        current = current => current,
+        stop = state.held_up(stage) => return Err(stop),
+        () = state.cx.env.sleep(state.pipeline.options.timeout) => Err(timed_out(state)),
+    };
+    current.map(Some).map_err(|error| Stop::Answer(Box::new(answered(state, stage, error))))
 }
 
 /// The tool's own dry check.

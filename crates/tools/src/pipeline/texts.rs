@@ -46,6 +46,13 @@ pub(crate) fn stale(sent: &str, current: Option<&str>) -> String {
     format!("the call rests on revision {sent}, but {current}; nothing was run; look again, then decide anew")
 }
 
+pub(crate) fn may_run(tool: &placet_core::ToolName) -> String {
+    format!("May `{tool}` run?")
+}
+
+pub(crate) const CHANGED_MEANWHILE: &str = "what the call is about was changed while somebody was asked to approve it; \
+                                            nothing was run; look again, then decide anew";
+
 pub(crate) fn denied(reason: &str) -> String {
     format!("the call is not permitted: {reason}")
 }

@@ -2,17 +2,19 @@
 
 use crate::support::{Bench, block_on, reason};
 use placet_core::event::ApprovalRequested;
-use placet_core::{Effect, Status};
+use placet_core::{Effect, Stage, Status};
 use placet_testkit::recording::{Recording, Told};
 use placet_tools::{
-    AllowAll, Approver, ApproverFailure, Decision, Grant, Options, PolicyFn, PolicyRequest, Verdict, content_hash, tool,
+    AllowAll, Approver, ApproverFailure, Decision, Grant, Options, PolicyFn, PolicyRequest, ToolContext, Verdict,
+    content_hash, tool,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 struct Write {
     text: String,
 }
@@ -80,6 +82,54 @@ fn a_tool_asks_where_it_wants_to_and_a_grant_can_lift_that() {
         // But without somebody to ask, and without that, it is denied.
         let alone = Bench::new([Grant::tool(write())], Options::default());
         assert_eq!(reason(&alone.ask("write", json!({"text": "risky"})).await), "denied");
+    });
+}
+
+#[test]
+fn a_grant_can_ask_before_whatever_changes_something() {
+    block_on(async {
+        let yes = Yes::default();
+        let look = tool("look", "Looks.", |args: Write, _cx| async move { args.text });
+        let grants = [Grant::tool(look).ask_first(), Grant::tool(write()).ask_first()];
+        let bench = Bench::new(grants, Options::default().approver(yes.clone()));
+        bench.ask("look", json!({"text": "risky"})).await;
+        assert!(yes.0.lock().unwrap().is_empty());
+        bench.ask("write", json!({"text": "harmless"})).await;
+        bench.ask("write", json!({"text": "risky"})).await;
+        let questions: Vec<String> = yes.0.lock().unwrap().iter().map(|asked| asked.question.clone()).collect();
+        assert_eq!(questions, ["May `write` run?", "write \"risky\"?"]);
+    });
+}
+
+/// Says yes, once somebody else has changed what is asked about.
+struct Late(Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl Approver for Late {
+    async fn decide(&self, asked: &ApprovalRequested, _: &PolicyRequest<'_>) -> Result<Decision, ApproverFailure> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Decision::approve(asked, "ada"))
+    }
+}
+
+#[test]
+fn what_has_changed_while_a_human_was_asked_is_not_done() {
+    block_on(async {
+        let state = Arc::new(AtomicUsize::new(0));
+        let at = |state: &Arc<AtomicUsize>| {
+            let state = state.clone();
+            move |_: Write, _cx: ToolContext| {
+                let now = state.load(Ordering::SeqCst);
+                async move { Ok(Some(now.to_string())) }
+            }
+        };
+        let grants = || [Grant::tool(write().current_revision(at(&state)))];
+        let moves = Bench::new(grants(), Options::default().approver(Late(state.clone())));
+        let stale = moves.ask("write", json!({"text": "risky"})).await;
+        assert_eq!((stale.outcome.status, reason(&stale)), (Status::Conflict, "stale_revision"));
+        assert_eq!(stale.outcome.stage, Stage::FreshAgain);
+        let still = Bench::new(grants(), Options::default().approver(Yes::default()));
+        assert_eq!(still.ask("write", json!({"text": "risky"})).await.outcome.status, Status::Completed);
     });
 }
 

@@ -8,8 +8,8 @@ use super::read::from_one;
 use super::search::compiled;
 use crate::bind::{blocking, bounds, tool_error};
 use crate::error::WorkspaceError;
-use placet_core::Effect;
-use placet_tools::{PlainCapability, ToolError, capability, tool};
+use placet_core::{BoxFuture, Effect};
+use placet_tools::{PlainCapability, ToolContext, ToolError, capability, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ struct Read {
     limit: Option<u64>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 struct Write {
     /// The file to write. Its directories are made where they are missing.
     path: String,
@@ -67,7 +67,7 @@ struct Write {
     content: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 struct Edit {
     /// The file to edit.
     path: String,
@@ -77,7 +77,7 @@ struct Edit {
     new: String,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 struct Delete {
     /// The file, link or empty directory to delete.
     path: String,
@@ -205,8 +205,31 @@ impl Files {
             replaceable(&args.old, &args.new)
         }));
         let delete = delete.domain(self.rule(|files, args: &Delete| files.named_to_change(&args.path)));
+        let write = write.current_revision(self.version(|args: Write| args.path));
+        let edit = edit.current_revision(self.version(|args: Edit| args.path));
+        let delete = delete.current_revision(self.version(|args: Delete| args.path));
         to.tool(write.effect(Effect::Idempotent))
             .tool(edit.effect(Effect::Once))
             .tool(delete.effect(Effect::Idempotent))
+    }
+
+    /// What tells the state of the file that a call would change, so that nothing is done to it for which somebody was asked
+    /// while it was another.
+    fn version<T: 'static>(
+        self: &Arc<Self>,
+        path: impl Fn(T) -> String + Send + Sync + 'static,
+    ) -> impl Fn(T, ToolContext) -> BoxFuture<'static, Result<Option<String>, ToolError>> + Send + Sync + 'static {
+        let files = self.clone();
+        move |args, cx| {
+            let (files, path) = (files.clone(), path(args));
+            Box::pin(async move {
+                let (tell, told) = tokio::sync::oneshot::channel();
+                let look = move || {
+                    let _ = tell.send(files.revision(&path));
+                };
+                drop(cx.env().tasks().spawn_blocking("file operation", Box::new(look)));
+                Ok(told.await.ok().flatten())
+            })
+        }
     }
 }

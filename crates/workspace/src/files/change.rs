@@ -158,6 +158,16 @@ impl Files {
         Ok(Answer::new(format!("deleted {what}{}", given.shown())).fact("path", real.shown()).fact("deleted", true))
     }
 
+    /// A word for the state of what is at `path`, another one after each change; nothing where nothing (that may be looked at)
+    /// is there.
+    pub(super) fn revision(&self, path: &str) -> Option<String> {
+        let given = Inside::parse(path).ok()?;
+        let (dir, name, _) = self.root.parent(&given, self.credentials(), false).ok()?;
+        let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let Version { inode, size, changed: (seconds, nanos) } = Version::of(&stat);
+        Some(format!("{inode:x}-{size:x}-{seconds:x}.{nanos:x}"))
+    }
+
     fn granted(&self) -> Result<(), WorkspaceError> {
         if self.options.writable { Ok(()) } else { Err(WorkspaceError::ReadOnly) }
     }

@@ -7,11 +7,11 @@ use placet_core::Env;
 use placet_testkit::upstream::{Answer, Upstream};
 use serde_json::{Value, json};
 
-async fn upstream() -> Upstream {
+pub(super) async fn upstream() -> Upstream {
     Upstream::start(&Env::system(), []).await.unwrap()
 }
 
-fn agents(upstream: &Upstream, more: &str) -> String {
+pub(super) fn agents(upstream: &Upstream, more: &str) -> String {
     format!(
         "{more}\n[providers.mine]\nbase_url = \"{}\"\nprotocols = [\"openai_chat\"]\nkey_env = \"SECRET\"\n\
          [capabilities.sums]\nkind = \"calculator\"\n",
@@ -27,13 +27,13 @@ fn sum(id: &'static str, expression: &str) -> (&'static str, &'static str, Value
 }
 
 /// The results in a Chat request, in order.
-fn results(body: &Value) -> Vec<(String, String)> {
+pub(super) fn results(body: &Value) -> Vec<(String, String)> {
     let messages = body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     messages.map(|message| (text(&message["tool_call_id"]), text(&message["content"]))).collect()
 }
 
-fn each(sdks: Vec<Sdk>) -> impl Iterator<Item = (Sdk, &'static str, bool)> {
+pub(super) fn each(sdks: Vec<Sdk>) -> impl Iterator<Item = (Sdk, &'static str, bool)> {
     sdks.into_iter()
         .flat_map(|sdk| APIS.into_iter().flat_map(move |api| [false, true].map(|stream| (sdk.clone(), api, stream))))
 }
@@ -258,7 +258,10 @@ async fn e20_one_trace_from_request_to_ledger() {
         let talk = sdk.hold_one(&house.base, told);
         let case = format!("{sdk:?} {api} stream={stream}: {:#}", talk.0);
         used += talk.last()["usage"][1].as_u64().unwrap_or_else(|| panic!("{case}"));
-        assert_eq!(upstream.received().len() - before, 2, "{case}");
+        let received = upstream.received().split_off(before);
+        assert_eq!(received.len(), 2, "{case}");
+        let goes_on = |parent: &str| parent.starts_with(&format!("00-{trace}-"));
+        assert!(received.iter().all(|asked| asked.header("traceparent").is_some_and(goes_on)), "{case}");
     }
     let ledger = house.ledger().await;
     assert!(ledger.iter().all(|line| line.trace == trace && line.outcome == "whole"), "{ledger:?}");

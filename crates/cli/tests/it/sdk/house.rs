@@ -25,27 +25,19 @@ impl House {
     pub(crate) fn open(config: &str, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
-        let config = match config.contains("[server]") {
-            true => config.replace("[server]", "[server]\nlisten = \"127.0.0.1:0\""),
-            false => format!("[server]\nlisten = \"127.0.0.1:0\"\n{config}"),
-        };
-        std::fs::write(folder.path().join("placet.toml"), config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_placet"))
-            .args(["serve", "--json"])
-            .current_dir(folder.path())
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("PLACET_HOME", folder.path().join("home"))
-            .env("SECRET", SECRET)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        House { folder, child, base: told["listening"].as_str().unwrap().to_owned() }
+        let (child, base) = begin(folder.path(), config);
+        House { folder, child, base }
+    }
+
+    /// Ends it as a crash does: at once, with nothing put in order.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Serves this configuration in the same folder, after the one before was killed. It listens somewhere else.
+    pub(crate) fn again(&mut self, config: &str) {
+        (self.child, self.base) = begin(self.folder.path(), config);
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -63,13 +55,45 @@ impl House {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
         assert!(self.child.wait().unwrap().success());
+        let store = self.store();
+        read_ledger(&store, &Tenant::new("local"), 0, 10_000).await.unwrap().1
+    }
+}
+
+impl House {
+    /// What it keeps.
+    pub(crate) fn store(&self) -> SharedStore {
         let home = self.folder.path().join("home");
         let mut files = std::fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path());
         let database: PathBuf = files.find(|path| path.extension().is_some_and(|extension| extension == "db")).unwrap();
         let options = SqliteOptions::new(Env::system().clock().clone());
-        let store: SharedStore = Arc::new(SqliteStore::open(database, options).unwrap());
-        read_ledger(&store, &Tenant::new("local"), 0, 10_000).await.unwrap().1
+        Arc::new(SqliteStore::open(database, options).unwrap())
     }
+}
+
+/// Starts the program in a folder, and gives where it listens.
+fn begin(folder: &Path, config: &str) -> (Child, String) {
+    let config = match config.contains("[server]") {
+        true => config.replace("[server]", "[server]\nlisten = \"127.0.0.1:0\""),
+        false => format!("[server]\nlisten = \"127.0.0.1:0\"\n{config}"),
+    };
+    std::fs::write(folder.join("placet.toml"), config).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_placet"))
+        .args(["serve", "--json"])
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("PLACET_HOME", folder.join("home"))
+        .env("SECRET", SECRET)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+    (child, told["listening"].as_str().unwrap().to_owned())
 }
 
 impl Drop for House {
