@@ -46,7 +46,8 @@ async fn e9_crash_and_resume() {
     let upstream = upstream().await;
     let mut house = House::open(&desk(&upstream, FIRST), |_| {});
     let mut begun = Vec::new();
-    for (at, (sdk, api, stream)) in each(sdks("e9")).enumerate() {
+    let cases = each(sdks("e9")).filter(|(_, api, stream)| *stream || ["chat", "messages"].contains(api));
+    for (at, (sdk, api, stream)) in cases.enumerate() {
         upstream.then(Answer::stream(chat_stream("The plan.", &[])));
         upstream.then(Answer::stream(chat_stream("The draft.", &[])));
         let beginning = chat_stream("Half of ", &[]).into_iter().take(2);
