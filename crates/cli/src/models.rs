@@ -5,7 +5,7 @@ use crate::failure::{Code, Failure};
 use crate::house::House;
 use crate::output::printable;
 use crate::vars;
-use placet_core::{Diagnose, ModelPrice, ProviderError};
+use placet_core::{Billing, Diagnose, ModelPrice, ProviderError};
 use placet_models::vendor_base_url;
 use placet_models::{
     Catalog, Lookup, ModelRef, PriceBook, ProfileRules, Providers, SharedProvider, UserPrices, choose as choose_model,
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) note: Option<String>,
     /// What it costs, where that is known and was asked for.
     pub(crate) rates: Option<Arc<ModelPrice>>,
+    /// What is billed for it, where the user says so.
+    pub(crate) billing: Option<Billing>,
 }
 
 /// What is asked where the command line names no model: the environment, then a local Ollama, then `offline`.
@@ -58,8 +60,10 @@ pub(crate) async fn choose(house: &House, args: &ModelArgs, needs_rates: bool) -
     });
     let base_url = base_url(chosen.reference.provider.as_str(), &found.lookup)?;
     let model = lasting_name(model_name(&chosen.reference), &chosen.reference);
-    let rates = if needs_rates { prices(house)?.price(&chosen.reference).map(|(rates, _)| rates) } else { None };
-    Ok(Target { model, provider, base_url, note, rates })
+    let book = prices(house)?;
+    let rates = if needs_rates { book.price(&chosen.reference).map(|(rates, _)| rates) } else { None };
+    let billing = book.billing(&chosen.reference);
+    Ok(Target { model, provider, base_url, note, rates, billing })
 }
 
 /// The provider of a run that is resumed.

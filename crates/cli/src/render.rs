@@ -197,7 +197,7 @@ impl<'a> Render<'a> {
         let detail = completed.detail.as_deref().map(|text| format!(": {}", printable(text))).unwrap_or_default();
         let turns = plural(u64::from(completed.turns), "turn");
         let calls = plural(self.calls as u64, "call");
-        let used = spent(completed.usage, completed.cost);
+        let used = spent_and_billed(completed.usage, completed.cost, completed.billed);
         self.output.note("");
         self.quiet(&format!("{}{detail} · {turns}, {calls} · {used} · {}", completed.end, event.run));
     }
@@ -211,7 +211,7 @@ impl<'a> Render<'a> {
         for hint in &failed.hints {
             self.quiet(&format!("hint: {}", printable(hint)));
         }
-        self.quiet(&spent(failed.usage, failed.cost));
+        self.quiet(&spent_and_billed(failed.usage, failed.cost, failed.billed));
     }
 
     fn safe_headline(&self, text: &str) -> String {
@@ -273,6 +273,12 @@ fn describe(outcome: &Outcome, took_ms: u64) -> String {
     }
     words.push(millis(took_ms));
     format!("({})", words.join(", "))
+}
+
+/// As [`spent`], and what is billed where anything is.
+pub(crate) fn spent_and_billed(usage: Usage, cost: Option<Money>, billed: Option<Money>) -> String {
+    let spent = spent(usage, cost);
+    billed.map_or_else(|| spent.clone(), |billed| format!("{spent} · billed {billed}"))
 }
 
 /// Tokens and money in words. What is not known is said to be unknown, never shown as nothing.

@@ -10,6 +10,7 @@
 //! Every `run.started` has exactly one `run.completed` or `run.failed`; every `tool.call.requested` exactly one
 //! `tool.call.completed` or `tool.call.failed`.
 
+use crate::billing::Billing;
 use crate::error::ErrorKind;
 use crate::id::{ApprovalId, CallId, CapabilityId, ProviderId, RunId, ToolName, TurnId};
 use crate::item::Item;
@@ -219,6 +220,10 @@ pub struct RunStarted {
     /// Tools that the model is told of after those, and that somebody else answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declared: Vec<Arc<ToolDefinition>>,
+    /// The provider's own tools that it was handed, by their kinds, an MCP server with its label. What they were configured with may
+    /// hold credentials, so no record has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosted: Vec<String>,
     /// Knobs of its turns.
     #[serde(default)]
     pub controls: Controls,
@@ -233,6 +238,9 @@ pub struct RunStarted {
     /// The rates that costs are reckoned with where no price was given: those of a catalog, as they were at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Arc<ModelPrice>>,
+    /// How the amount is reckoned that is billed for it; absent where nothing is billed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
     /// What the program was started with, so that it can build the grants again.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub launch: Map<String, Value>,
@@ -303,6 +311,9 @@ pub struct RunCompleted {
     /// What they cost; absent where there is no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// What is billed, which may be another amount than it costs; absent where nothing is said of billing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Money>,
     /// How many turns were asked.
     pub turns: u32,
     /// How many rounds of calls ran.
@@ -330,6 +341,9 @@ pub struct RunFailed {
     /// What they cost; absent where there is no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// What is billed, which may be another amount than it costs; absent where nothing is said of billing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Money>,
     /// The text of a turn that broke off, as far as it came: shown, never part of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,

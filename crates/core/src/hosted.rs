@@ -142,6 +142,25 @@ pub struct ComputerUse {
     pub extra: Map<String, Value>,
 }
 
+/// What became of one MCP server that the provider talked to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct McpUse {
+    /// What it is called.
+    pub server: String,
+    /// How often the provider listed its tools. What it listed stays in the conversation, so that once is enough.
+    pub listings: u64,
+    /// The tools that it has, by their names there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// How many of them the provider called.
+    pub calls: u64,
+    /// How many of those calls failed.
+    pub failures: u64,
+    /// How many calls the provider asked leave for.
+    pub approvals: u64,
+}
+
 /// An MCP server that the provider talks to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -17,6 +17,7 @@
 //! calls are the text that the model wrote.
 
 pub mod accumulate;
+mod billing;
 pub mod embedding;
 pub mod env;
 pub mod error;
@@ -39,6 +40,7 @@ pub mod turn;
 pub mod usage;
 
 pub use accumulate::Accumulator;
+pub use billing::{Billing, Markup};
 pub use embedding::{EmbeddingRequest, Embeddings};
 pub use env::{BoxFuture, Clock, Env, Random, Tasks};
 pub use error::{Diagnose, ErrorKind, ProviderError};

@@ -34,7 +34,7 @@ pub use credential::{Credential, Lookup};
 pub use discover::{Chosen, choose};
 pub use echo::EchoModel;
 pub use offline::Offline;
-pub use prices::{Markup, PriceBook, PriceSource, UserPrices};
+pub use prices::{PriceBook, PriceSource, UserPrices};
 pub use probe::{Probe, ToolAnswer};
 pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, ONE_CALL, OutputStrategy, Profile, ProfileRules};
 pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};

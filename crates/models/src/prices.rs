@@ -8,8 +8,7 @@ use crate::catalog::Catalog;
 use crate::reference::{InvalidModelRef, ModelRef};
 use crate::vendor::vendor;
 use indexmap::IndexMap;
-use placet_core::{Circumstances, ModelPrice, Money, Usage};
-use rust_decimal::{Decimal, RoundingStrategy};
+use placet_core::{Billing, Circumstances, Markup, ModelPrice, Money, Usage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -145,45 +144,18 @@ impl PriceBook {
         let sum = |price: &ModelPrice| {
             turns.iter().try_fold(Money::ZERO, |sum, (usage, with)| Some(sum + price.cost(usage, with)?))
         };
-        match (self.billed.get(model), &self.markup) {
-            (Some(price), _) => sum(price),
-            (None, Some(markup)) => Some(markup.on(sum(&self.price(model)?.0)?)),
-            (None, None) => None,
+        match self.billing(model)? {
+            Billing::Rates(rates) => sum(&rates),
+            Billing::Markup(markup) => Some(markup.on(sum(&self.price(model)?.0)?)),
         }
     }
-}
 
-/// What is put on the cost of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Markup {
-    /// The cost is multiplied by this first.
-    pub multiplier: Decimal,
-    /// Then this is added, once a run.
-    pub fixed_per_run: Decimal,
-    /// The least that is billed.
-    pub minimum_charge: Decimal,
-    /// How many decimals are kept, half rounded up; all of them where this is absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_to: Option<u32>,
-}
-
-impl Default for Markup {
-    fn default() -> Self {
-        Markup { multiplier: Decimal::ONE, fixed_per_run: Decimal::ZERO, minimum_charge: Decimal::ZERO, round_to: None }
-    }
-}
-
-impl Markup {
-    /// What is billed for a run that costs so much.
+    /// How the amount is reckoned that is billed for a run of a model: at the price that was registered for billing, else by the
+    /// markup; nothing where neither is there.
     #[must_use]
-    pub fn on(&self, cost: Money) -> Money {
-        let scaled = cost.0.checked_mul(self.multiplier).unwrap_or(Decimal::MAX);
-        let total = scaled.saturating_add(self.fixed_per_run).max(self.minimum_charge);
-        Money(match self.round_to {
-            Some(places) => total.round_dp_with_strategy(places, RoundingStrategy::MidpointAwayFromZero),
-            None => total,
-        })
+    pub fn billing(&self, model: &ModelRef) -> Option<Billing> {
+        let rates = self.billed.get(model).map(|rates| Billing::Rates(rates.clone()));
+        rates.or_else(|| self.markup.clone().map(Billing::Markup))
     }
 }
 
@@ -229,18 +201,6 @@ mod tests {
         let knows = |provider: &str, name: &str| bundled.price(&ModelRef::new(provider, name)).is_some();
         assert!(knows("openai-chat", "gpt-5.4") && knows("xai", "grok-4.7") && knows("google", "gemini-3.8-flash"));
         assert!(!knows("azure", "gpt-5.4") && !knows("ollama", "llama") && !knows("vertex", "gemini-3.8-flash"));
-    }
-
-    #[test]
-    fn a_markup_multiplies_adds_holds_a_minimum_and_rounds_half_up() {
-        let markup: Markup = serde_json::from_str(
-            r#"{"multiplier": "1.1", "fixed_per_run": "0.005", "minimum_charge": "0.02", "round_to": 2}"#,
-        )
-        .unwrap();
-        for (cost, wanted) in [("0", "$0.02"), ("0.01", "$0.02"), ("1", "$1.11"), ("0.1", "$0.12"), ("0.1091", "$0.13")]
-        {
-            assert_eq!(markup.on(Money::parse(cost).unwrap()).to_string(), wanted, "{cost}");
-        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a run came to.
 
 use placet_core::event::RunEnd;
+use placet_core::hosted::McpUse;
 use placet_core::{
     CallId, ErrorKind, Item, Money, ProviderState, RunId, StopReason, ToolCall, ToolName, Usage, error::Diagnose,
 };
@@ -113,6 +114,12 @@ pub struct RunResult {
     /// What they cost; absent where there is no price or some usage is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// What is billed, which may be another amount than it costs; absent where nothing is said of billing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Money>,
+    /// What became of the MCP servers that the provider itself talked to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<McpUse>,
     /// How many turns were finished.
     pub turns: u32,
     /// How many rounds of calls were answered.

@@ -42,6 +42,9 @@ pub struct RunEntry {
     /// What they cost, at the end; absent where it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// What is billed, which may be another amount than it costs; absent where nothing is said of billing, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Money>,
     /// How many turns were finished, at the end.
     #[serde(default)]
     pub turns: u32,
@@ -76,6 +79,7 @@ impl RunEntry {
             title: title(started),
             usage: Usage::default(),
             cost: None,
+            billed: None,
             turns: 0,
             rounds: 0,
             last: None,
@@ -89,6 +93,7 @@ impl RunEntry {
         self.end = state.ending().cloned();
         self.usage = state.usage();
         self.cost = state.cost();
+        self.billed = state.billed();
         self.turns = state.turns();
         self.rounds = state.rounds();
         self.last = Some(last);

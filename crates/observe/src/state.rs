@@ -7,8 +7,8 @@
 use crate::result::{Ending, Failure, Payload, RunResult};
 use placet_core::event::{ApprovalDecided, CallEnded, EventBody, RunStarted, TurnCompleted};
 use placet_core::{
-    CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp, ToolCall,
-    ToolResult, TurnId, Usage,
+    Billing, CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp,
+    ToolCall, ToolResult, TurnId, Usage,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,9 @@ pub struct RunState {
     usage: Usage,
     /// Absent without a price, and as soon as the cost of one turn is unknown.
     cost: Option<Money>,
+    /// What the turns come to at the rates that are billed.
+    sold: Option<Money>,
+    billed: Option<Money>,
     /// Whether some turn did not say what it used.
     usage_unknown: bool,
     turns: u32,
@@ -128,6 +131,8 @@ impl RunState {
             text: String::new(),
             usage: Usage::default(),
             cost: None,
+            sold: None,
+            billed: None,
             usage_unknown: false,
             turns: 0,
             rounds: 0,
@@ -152,6 +157,7 @@ impl RunState {
                 self.provider_state.clone_from(&started.provider_state);
                 self.turn_due = true;
                 self.cost = started.is_priced().then_some(Money::ZERO);
+                self.sold = matches!(started.billing, Some(Billing::Rates(_))).then_some(Money::ZERO);
                 self.started = Some(Arc::new((**started).clone()));
                 self.clock = ActiveTime { before: Duration::ZERO, since: at, last: at };
             }
@@ -170,7 +176,7 @@ impl RunState {
             EventBody::ApprovalDenied(decided) => self.decided(decided, false),
             EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => self.call_ended(ended),
             EventBody::RunCompleted(completed) => {
-                (self.usage, self.cost) = (completed.usage, completed.cost);
+                (self.usage, self.cost, self.billed) = (completed.usage, completed.cost, completed.billed);
                 self.end = Some(End {
                     ending: Ending::from(&completed.end),
                     detail: completed.detail.clone(),
@@ -179,7 +185,7 @@ impl RunState {
                 });
             }
             EventBody::RunFailed(failed) => {
-                (self.usage, self.cost) = (failed.usage, failed.cost);
+                (self.usage, self.cost, self.billed) = (failed.usage, failed.cost, failed.billed);
                 self.end = Some(End {
                     ending: Ending::Failed,
                     detail: None,
@@ -211,6 +217,13 @@ impl RunState {
         }
         self.cost = match (self.cost, completed.cost) {
             (Some(sum), Some(cost)) => Some(sum + cost),
+            _ => None,
+        };
+        let billing = self.started.as_ref().and_then(|started| started.billing.as_ref());
+        self.sold = match (self.sold, billing, &turn.usage) {
+            (Some(sum), Some(billing), Some(usage)) => {
+                billing.of_turn(usage, turn.service_tier.as_deref()).map(|sold| sum + sold)
+            }
             _ => None,
         };
         self.pauses = if turn.stop == StopReason::Pause { self.pauses + 1 } else { 0 };
@@ -312,6 +325,18 @@ impl RunState {
         self.usage_unknown
     }
 
+    /// What all turns come to at the rates that are billed; absent where there are none, or they do not cover what was used.
+    #[must_use]
+    pub fn sold(&self) -> Option<Money> {
+        self.sold
+    }
+
+    /// What is billed for the run, once it has ended; absent where nothing is said of billing, or it is not known.
+    #[must_use]
+    pub fn billed(&self) -> Option<Money> {
+        self.billed
+    }
+
     /// What all turns cost; absent where there is no price or some usage is unknown.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
@@ -367,6 +392,7 @@ impl RunState {
                 Some(Payload { call: result.call.clone(), tool: result.tool.clone(), value })
             })
             .collect();
+        let mcp = placet_wire::mcp_uses(items.iter().map(|item| &**item));
         Some(RunResult {
             run: self.run.clone(),
             end: end.ending.clone(),
@@ -380,6 +406,8 @@ impl RunState {
             provider_state: self.provider_state.clone(),
             usage: self.usage,
             cost: self.cost,
+            billed: self.billed,
+            mcp,
             turns: self.turns,
             rounds: self.rounds,
             owed,

@@ -73,6 +73,7 @@ impl Chat {
             instructions: plan.registry.instruct(builder.instructions.as_deref()),
             items: builder.input,
             tools,
+            hosted: builder.extras.hosted,
             tool_choice: builder.tool_choice,
             controls: builder.controls,
             provider_state: builder.provider_state,

@@ -131,6 +131,7 @@ fn activate(
         pipeline: Pipeline::new(plan.registry, options),
         started,
         tools,
+        hosted: extras.hosted,
         private: extras.private,
         redactor: shared.redactor.clone(),
         trace: extras.trace,

@@ -6,9 +6,11 @@ use crate::launch::{self, FirstTurn};
 use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use placet_core::event::{RunStarted, TurnCompleted};
+use placet_core::hosted::HostedTool;
 use placet_core::turn::Controls;
 use placet_core::{
-    BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition, ToolName, Turn,
+    Billing, BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition,
+    ToolName, Turn,
 };
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
@@ -70,6 +72,7 @@ pub struct RunBuilder {
     pub(crate) limits: Limits,
     pub(crate) price: Option<Price>,
     pub(crate) rates: Option<Arc<ModelPrice>>,
+    pub(crate) billing: Option<Billing>,
     pub(crate) launch: Map<String, Value>,
     pub(crate) unredacted: bool,
     pub(crate) extras: Extras,
@@ -89,6 +92,19 @@ pub(crate) struct Extras {
     pub(crate) leave_now: CancellationToken,
     /// Whether the run ends once the calls of its first turn are answered.
     pub(crate) round_only: bool,
+    /// The provider's own tools, whose configuration may hold credentials.
+    pub(crate) hosted: Vec<HostedTool>,
+}
+
+impl Extras {
+    /// The provider's own tools as a record has them.
+    pub(crate) fn hosted_names(&self) -> Vec<String> {
+        let name = |tool: &HostedTool| match tool {
+            HostedTool::RemoteMcp(server) => format!("{}:{}", tool.kind(), server.label),
+            _ => tool.kind().to_owned(),
+        };
+        self.hosted.iter().map(name).collect()
+    }
 }
 
 impl RunBuilder {
@@ -107,6 +123,7 @@ impl RunBuilder {
             limits: Limits::default(),
             price: None,
             rates: None,
+            billing: None,
             launch: Map::new(),
             unredacted: false,
             extras: Extras::default(),
@@ -161,6 +178,12 @@ impl RunBuilder {
         self
     }
 
+    /// Offers a tool that the provider runs itself. No record holds more of it than its kind, so a resumed run is handed it again.
+    pub fn hosted(mut self, tool: HostedTool) -> Self {
+        self.extras.hosted.push(tool);
+        self
+    }
+
     /// Whether and what the model must call at first; after the first round it is free.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = choice;
@@ -188,6 +211,12 @@ impl RunBuilder {
     /// What everything costs that a model charges for, where no [`RunBuilder::price`] is given: from a catalog, say.
     pub fn rates(mut self, rates: impl Into<Option<Arc<ModelPrice>>>) -> Self {
         self.rates = rates.into();
+        self
+    }
+
+    /// How the amount is reckoned that is billed for it. It is recorded at the end, beside what the run costs.
+    pub fn billing(mut self, billing: impl Into<Option<Billing>>) -> Self {
+        self.billing = billing.into();
         self
     }
 
@@ -336,7 +365,7 @@ impl RunBuilder {
             ToolChoice::Tool(name) if !names.contains(name) => {
                 problems.push(format!("the model must call {name:?} first, but there is no such tool"));
             }
-            ToolChoice::Required if names.is_empty() => {
+            ToolChoice::Required if names.is_empty() && self.extras.hosted.is_empty() => {
                 problems.push("the model must call a tool first, but there is none".to_owned());
             }
             _ => {}
@@ -360,11 +389,13 @@ impl RunBuilder {
             provider_state: self.provider_state.clone(),
             grants: plan.registry.grant_records(),
             declared: self.declared.clone(),
+            hosted: self.extras.hosted_names(),
             controls: self.controls.clone(),
             tool_choice: self.tool_choice.clone(),
             limits: self.limits.clone(),
             price: self.price,
             rates: self.rates.clone(),
+            billing: self.billing.clone(),
             launch: self.launch.clone(),
             unredacted: self.unredacted,
         }

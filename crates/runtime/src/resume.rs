@@ -10,6 +10,7 @@ use crate::request::{Extras, Plan};
 use crate::runtime::{Runtime, Shared};
 use futures_util::FutureExt;
 use placet_core::event::{Event, EventBody, GrantRecord, RunResumed};
+use placet_core::hosted::HostedTool;
 use placet_core::{BoxFuture, Effect, RunId, ToolCall};
 use placet_models::SharedProvider;
 use placet_observe::{Journal, ObserveError, RunResult, RunState, layout};
@@ -54,6 +55,12 @@ impl ResumeBuilder {
     /// Hands over a single tool.
     pub fn tool(self, tool: impl Into<Grant>) -> Self {
         self.grant(tool)
+    }
+
+    /// Offers a tool that the provider runs itself, in the order of the start.
+    pub fn hosted(mut self, tool: HostedTool) -> Self {
+        self.extras.hosted.push(tool);
+        self
     }
 
     /// A value for handlers, found by its type.
@@ -122,7 +129,13 @@ impl ResumeBuilder {
         let registry = Registry::assemble(self.grants).map_err(|errors| RuntimeError::Wiring {
             problems: Problems(errors.iter().map(ToString::to_string).collect()),
         })?;
-        let problems = differences(&started.grants, &registry.grant_records());
+        let mut problems = differences(&started.grants, &registry.grant_records());
+        let hosted = self.extras.hosted_names();
+        if hosted != started.hosted {
+            let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let (was, is) = (list(&started.hosted), list(&hosted));
+            problems.push(format!("it was handed these tools of the provider: {was}; now they are: {is}"));
+        }
         if !problems.is_empty() {
             return Err(RuntimeError::GrantsDiffer { run, problems: Problems(problems) });
         }

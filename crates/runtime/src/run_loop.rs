@@ -9,6 +9,7 @@ use crate::journal::JournalWriter;
 use crate::steps::{self, Situation, Step, Stop};
 use crate::turn::{self, TurnWatcher};
 use placet_core::event::{EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted};
+use placet_core::hosted::HostedTool;
 use placet_core::{
     Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice,
     ToolDefinition, TurnRequest, Usage,
@@ -30,6 +31,8 @@ pub(crate) struct ActiveRun {
     pub(crate) started: Arc<RunStarted>,
     /// What the model is told of: granted tools first, then declared ones.
     pub(crate) tools: Vec<Arc<ToolDefinition>>,
+    /// What the provider runs itself.
+    pub(crate) hosted: Vec<HostedTool>,
     pub(crate) private: Private,
     pub(crate) redactor: Redactor,
     /// The trace that its requests are a part of.
@@ -104,6 +107,7 @@ impl ActiveRun {
                 instructions: self.started.instructions.clone(),
                 items: state.items().to_vec(),
                 tools: self.tools.clone(),
+                hosted: self.hosted.clone(),
                 tool_choice,
                 controls: self.started.controls.clone(),
                 provider_state: state.provider_state().cloned(),
@@ -226,18 +230,21 @@ impl ActiveRun {
             self.answer_open_calls(|| answers::not_run(&why))?;
         }
         let Broken { text: partial, usage, .. } = std::mem::take(&mut self.broken);
-        let (mut used, mut cost, turns, rounds) =
-            self.journal.read(|state| (state.usage(), state.cost(), state.turns(), state.rounds()));
+        let (mut used, mut cost, mut sold, turns, rounds) =
+            self.journal.read(|state| (state.usage(), state.cost(), state.sold(), state.turns(), state.rounds()));
+        let billing = self.started.billing.as_ref();
         if let Some(usage) = usage {
             used += usage;
             cost = cost.and_then(|sum| Some(sum + self.cost(Some(usage), None)?));
+            sold = sold.and_then(|sum| Some(sum + billing?.of_turn(&usage, None)?));
         }
+        let billed = billing.and_then(|billing| billing.of_run(sold, cost));
         self.journal.append(match stop {
             Stop::End(end, detail) => {
-                EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, turns, rounds, partial })
+                EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, billed, turns, rounds, partial })
             }
             Stop::Fail(Failure { kind, message, hints, retry_after_ms }) => {
-                EventBody::RunFailed(RunFailed { kind, message, hints, retry_after_ms, usage: used, cost, partial })
+                EventBody::RunFailed(RunFailed { kind, message, hints, retry_after_ms, usage: used, cost, billed, partial })
             }
         })?;
         self.journal.commit().await?;

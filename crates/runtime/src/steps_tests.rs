@@ -41,6 +41,7 @@ impl Story {
             provider_state: None,
             grants: Vec::new(),
             declared: vec![Arc::new(outer)],
+            hosted: Vec::new(),
             controls: Default::default(),
             tool_choice: Default::default(),
             limits,
@@ -52,6 +53,7 @@ impl Story {
                 cache_write_long: None,
             }),
             rates: None,
+            billing: None,
             launch: Default::default(),
             unredacted: false,
         };

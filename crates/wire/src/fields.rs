@@ -4,6 +4,9 @@
 //! not happen) is expressed or refused, never dropped. A *hint* may be left out, and is reported then. *State* of a provider
 //! goes back to the same provider only; that of any other is left out and reported.
 //!
+//! A few fields of another provider's state are more than that: they restrict, or stand for content. They have rows of their own, and
+//! only their provider can express them, as part of that state; for everybody else they are refused.
+//!
 //! Ids, origins, effects, revision arguments and approvals are ours alone: no protocol is ever told them, so they have no row.
 
 /// What sort of field it is, which decides what may become of it.
@@ -98,6 +101,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("tool.strict", Class::Hint),
     ("tool.cache", Class::Hint),
     ("tool.native", Class::State),
+    ("tool.allowed_callers", Class::Restriction),
     ("tool_choice.required", Class::Constraint),
     ("tool_choice.none", Class::Constraint),
     ("tool_choice.tool", Class::Constraint),
@@ -151,6 +155,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("hosted.web_search.max_uses", Class::Constraint),
     ("hosted.web_search.allowed_domains", Class::Restriction),
     ("hosted.web_search.blocked_domains", Class::Restriction),
+    ("hosted.web_search.allowed_callers", Class::Restriction),
     ("hosted.web_search.context_size", Class::Hint),
     ("hosted.web_search.user_location", Class::Hint),
     ("hosted.web_fetch", Class::Content),
@@ -181,6 +186,10 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     // What has no name of ours.
     ("extra", Class::Content),
     ("native", Class::State),
+    ("native.inference_geo", Class::Restriction),
+    ("native.modelArmorConfig", Class::Restriction),
+    ("native.prompt", Class::Content),
+    ("native.thread", Class::Content),
 ];
 
 /// The class of a field; `None` where there is no such field.
@@ -195,6 +204,24 @@ pub(crate) mod examples;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Protocol;
+    use placet_core::ProviderId;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn every_protocol_does_what_its_table_says() {
+        let own = ProviderId::new("own");
+        for protocol in Protocol::ALL {
+            let faults = examples::faults(protocol.fields(), &own, |request| {
+                let encoded = protocol.encode_request(request, &own, true)?;
+                let body: Value = serde_json::from_slice(&encoded.body).unwrap_or_default();
+                // One protocol tells the model in the path.
+                let asked = json!({"path": request.model, "body": body});
+                Ok((asked, encoded.omitted.into_iter().map(|omission| omission.what).collect()))
+            });
+            assert!(faults.is_empty(), "{protocol}:\n{}", faults.join("\n"));
+        }
+    }
 
     #[test]
     fn every_field_has_one_row_and_an_example() {

@@ -86,6 +86,7 @@ impl Words {
         match self {
             // The types of Anthropic's tools end with a date in one piece, OpenAI's with one in three.
             Words::Openai if key == "type" => value.as_str().is_some_and(is_dated),
+            Words::Openai if key == CALLERS => callers(value).any(|caller| caller.starts_with("code_execution")),
             Words::Openai => !OPENAI.contains(&key) && (ANTHROPIC.contains(&key) || GOOGLE.contains(&key)),
             Words::Google => !GOOGLE.contains(&key) && (OPENAI.contains(&key) || ANTHROPIC.contains(&key)),
         }
@@ -96,10 +97,26 @@ fn is_dated(kind: &str) -> bool {
     kind.rsplit('_').next().is_some_and(|date| date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Who may call a tool: the model itself (`direct`), and the provider's code in the provider's own words.
+pub(crate) const CALLERS: &str = "allowed_callers";
+
 /// Whether an option keeps its tool from something.
 pub(crate) fn restricts(key: &str, value: &Value) -> bool {
-    let words = ["allowed", "blocked", "denied", "disallowed", "excluded", "require"];
-    *value == Value::Bool(false) || words.iter().any(|word| key.starts_with(word))
+    *value == Value::Bool(false) || keeps_from(key, value)
+}
+
+/// Whether an option keeps its tool from something by its name. Where the model itself may call a tool, elsewhere nobody else will.
+pub(crate) fn keeps_from(key: &str, value: &Value) -> bool {
+    if key == CALLERS {
+        return !value.is_null() && !callers(value).any(|caller| caller == "direct");
+    }
+    let words = ["allowed", "blocked", "denied", "disallowed", "excluded", "require", "url_sources"];
+    words.iter().any(|word| key.starts_with(word))
+}
+
+/// Who may call a tool.
+pub(crate) fn callers(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// A tool without the options that are not in these words.

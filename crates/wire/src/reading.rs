@@ -1,14 +1,28 @@
-//! The frame of a reader of streamed answers: what is the same in every protocol that streams server-sent events.
+//! The frame of a reader of answers: what is the same in every protocol.
 
-use placet_core::{ErrorKind, TurnEvent};
+use crate::failure::{RAW_BYTES, cut};
+use placet_core::{ErrorKind, ProviderError, ProviderId, TurnEvent};
+use serde_json::Value;
 
 /// What an answer of one protocol becomes, event by event.
 pub(crate) trait Reading {
-    /// Takes the data of one event, and its name where the stream gave one. The last event may be cut.
-    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>);
+    /// What to do where an answer is not JSON.
+    const NOT_JSON: &'static str;
 
-    /// Ends the answer with an error, unless it has ended.
-    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>);
+    /// Whose answer it is.
+    fn provider(&self) -> &ProviderId;
+
+    /// Whether anything of the answer has come.
+    fn is_started(&self) -> bool;
+
+    /// Takes the data of one event, which is not blank, and its name where the stream gave one.
+    ///
+    /// # Errors
+    /// Where the data is not JSON.
+    fn data(&mut self, name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error>;
+
+    /// Takes the mark that some servers end a stream with.
+    fn mark(&mut self, _out: &mut Vec<TurnEvent>) {}
 
     /// The stream has ended: appends what follows from that.
     fn end(&mut self, out: &mut Vec<TurnEvent>);
@@ -18,6 +32,61 @@ pub(crate) trait Reading {
 
     /// Whether nothing more will be given.
     fn is_done(&self) -> bool;
+
+    /// From now on nothing more is given.
+    fn set_done(&mut self);
+
+    /// Takes one event. The last one may be cut.
+    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
+        let data = data.trim();
+        if self.is_done() || data.is_empty() {
+            return;
+        }
+        if data == "[DONE]" {
+            return self.mark(out);
+        }
+        match self.data(name, data, out) {
+            // The stream broke off within this event, which the end of the answer will tell.
+            Err(error) if !is_last => {
+                let failure = not_json(self.provider(), Self::NOT_JSON, &error, data);
+                self.fail_with(failure, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the answer with an error, unless it has ended.
+    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
+        if !self.is_done() {
+            self.set_done();
+            out.push(TurnEvent::Failed(Box::new(error)));
+        }
+    }
+
+    /// As [`Reading::fail_with`], in these words.
+    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
+        let error = ProviderError::new(kind, self.provider().clone(), message);
+        self.fail_with(error, out);
+    }
+
+    /// Ends an answer that did not come to its end.
+    fn broke_off(&mut self, out: &mut Vec<TurnEvent>) {
+        let said = if self.is_started() { "the answer ended before its end marker" } else { "the answer is empty" };
+        self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
+    }
+}
+
+/// An answer as JSON; `hint` says what to do where it is none.
+pub(crate) fn read_json(provider: &ProviderId, hint: &str, body: &[u8]) -> Result<Value, ProviderError> {
+    serde_json::from_slice(body).map_err(|error| not_json(provider, hint, &error, &String::from_utf8_lossy(body)))
+}
+
+/// The error for an answer that is not JSON.
+pub(crate) fn not_json(provider: &ProviderId, hint: &str, error: &serde_json::Error, text: &str) -> ProviderError {
+    let problem = format!("the answer is not JSON ({error})");
+    let mut failure = ProviderError::new(ErrorKind::Protocol, provider.clone(), problem).with_hint(hint);
+    failure.raw = Some(cut(text, RAW_BYTES));
+    failure
 }
 
 /// The public reader around a [`Reading`].

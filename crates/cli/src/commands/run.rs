@@ -68,6 +68,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
         .limits(limits)
         .price(price)
         .rates(target.rates)
+        .billing(target.billing)
         .launch(launch.to_map());
     if let Some(id) = id {
         builder = builder.id(id);

@@ -5,7 +5,7 @@ use crate::failure::{Code, Done, Failure, code_of};
 use crate::house::{House, standing};
 use crate::interrupt::Interrupts;
 use crate::output::{Tone, headline, printable};
-use crate::render::{Render, millis, plural, spent};
+use crate::render::{Render, millis, plural, spent, spent_and_billed};
 use futures_util::{StreamExt, pin_mut};
 use placet_core::{Cursor, EventBody, Role, RunId};
 use placet_observe::{
@@ -123,7 +123,8 @@ async fn show(house: &House, given: &str) -> Done {
         }
         None => output.line(&format!("It has not ended. `placet runs resume {}` goes on with it.", replay.run)),
     }
-    output.line(&output.paint(Tone::Quiet, &spent(replay.usage, replay.cost)));
+    let billed = replay.result.as_ref().and_then(|result| result.billed);
+    output.line(&output.paint(Tone::Quiet, &spent_and_billed(replay.usage, replay.cost, billed)));
     Ok(())
 }
 

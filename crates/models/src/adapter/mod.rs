@@ -25,7 +25,7 @@ use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, Timestamp, TurnRequest};
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
 use placet_wire::gemini;
-use protocol::{Question, plain_headers};
+use protocol::{Beside, Question, plain_headers};
 use reading::first_call;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -445,10 +445,11 @@ impl ModelProvider for Adapter {
     async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
         let body =
             self.fetch(self.options.protocol.models_path(), None, &plain_headers(&self.options), "", &context).await?;
-        self.options.protocol.decode_models(&self.options.id, &body).map_err(|error| {
+        let listed = self.options.protocol.decode_models(&self.options.id, &body).map_err(|error| {
             let key = self.options.credential.resolve(&self.options.id).ok().flatten();
             failure::redact(error, &failure::redactor(key.as_ref()))
-        })
+        })?;
+        Ok(listed.into_iter().map(|model| ModelListing { id: model.id, description: model.description }).collect())
     }
 }
 

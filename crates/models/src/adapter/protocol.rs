@@ -4,61 +4,35 @@ use super::AdapterOptions;
 use super::dialects::Dialect;
 use crate::catalog::CatalogModel;
 use crate::profile::Profile;
-use crate::provider::ModelListing;
 use crate::vendor::{Flavour, segment};
 use bytes::Bytes;
 use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ProviderError, ProviderId, TurnEvent, TurnRequest};
-use placet_wire::ListedModel;
-use placet_wire::fields::FieldRule;
 use placet_wire::names::Names;
 use placet_wire::{Encoded, anthropic_messages, gemini, openai_chat, openai_responses};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// A wire format that models are asked in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Protocol {
-    /// OpenAI Chat Completions.
-    OpenaiChat,
-    /// OpenAI Responses.
-    OpenaiResponses,
-    /// Anthropic Messages.
-    AnthropicMessages,
-    /// Gemini's `generateContent`.
-    Gemini,
+pub use placet_wire::protocol::Protocol;
+
+/// What a protocol has beside turns.
+pub(super) trait Beside {
+    /// The path and body of a request for vectors; `None` where there is no such request.
+    fn embedding(
+        self,
+        options: &AdapterOptions,
+        request: &EmbeddingRequest,
+    ) -> Option<Result<(String, Encoded), ProviderError>>;
+
+    /// How many texts one request for vectors may hold.
+    fn most_embedded(self) -> usize;
+
+    fn decode_embeddings(self, provider: &ProviderId, body: &[u8]) -> Result<Embeddings, ProviderError>;
+
+    /// Where a server lists its models.
+    fn models_path(self) -> &'static str;
 }
 
-impl Protocol {
-    /// Every protocol.
-    pub const ALL: [Protocol; 4] =
-        [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::Gemini];
-
-    /// Its name: `openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Protocol::OpenaiChat => "openai_chat",
-            Protocol::OpenaiResponses => "openai_responses",
-            Protocol::AnthropicMessages => "anthropic_messages",
-            Protocol::Gemini => "gemini",
-        }
-    }
-
-    /// What it can say at all.
-    pub(crate) fn fields(self) -> &'static [FieldRule] {
-        match self {
-            Protocol::OpenaiChat => openai_chat::FIELDS,
-            Protocol::OpenaiResponses => openai_responses::FIELDS,
-            Protocol::AnthropicMessages => anthropic_messages::FIELDS,
-            Protocol::Gemini => gemini::FIELDS,
-        }
-    }
-
-    /// The path and body of a request for vectors; `None` where there is no such request.
-    pub(super) fn embedding(
+impl Beside for Protocol {
+    fn embedding(
         self,
         options: &AdapterOptions,
         request: &EmbeddingRequest,
@@ -76,43 +50,26 @@ impl Protocol {
         })
     }
 
-    /// How many texts one request for vectors may hold.
-    pub(super) fn most_embedded(self) -> usize {
+    fn most_embedded(self) -> usize {
         match self {
             Protocol::Gemini => 100,
             _ => 2048,
         }
     }
 
-    pub(super) fn decode_embeddings(self, provider: &ProviderId, body: &[u8]) -> Result<Embeddings, ProviderError> {
+    fn decode_embeddings(self, provider: &ProviderId, body: &[u8]) -> Result<Embeddings, ProviderError> {
         match self {
             Protocol::Gemini => gemini::decode_embeddings(provider, body),
             _ => openai_chat::decode_embeddings(provider, body),
         }
     }
 
-    /// Where a server lists its models.
-    pub(super) fn models_path(self) -> &'static str {
+    fn models_path(self) -> &'static str {
         match self {
             Protocol::AnthropicMessages => "models?limit=1000",
             Protocol::Gemini => "models?pageSize=1000",
             _ => "models",
         }
-    }
-
-    pub(super) fn decode_models(self, provider: &ProviderId, body: &[u8]) -> Result<Vec<ModelListing>, ProviderError> {
-        let models: Vec<ListedModel> = match self {
-            Protocol::OpenaiChat | Protocol::OpenaiResponses => openai_chat::decode_models(provider, body)?,
-            Protocol::AnthropicMessages => anthropic_messages::decode_models(provider, body)?,
-            Protocol::Gemini => gemini::decode_models(provider, body)?,
-        };
-        Ok(models.into_iter().map(|model| ModelListing { id: model.id, description: model.description }).collect())
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -52,11 +52,13 @@ impl Story {
             provider_state: None,
             grants: vec![GrantRecord { capability: "lab".into(), tools: Vec::new(), unredacted: false }],
             declared: Vec::new(),
+            hosted: Vec::new(),
             controls: Default::default(),
             tool_choice: Default::default(),
             limits: Limits::default(),
             price: None,
             rates: None,
+            billing: None,
             launch: Default::default(),
             unredacted: false,
         })));
@@ -155,7 +157,16 @@ impl Story {
         let (usage, cost) = (self.state.usage(), self.state.cost());
         let (turns, rounds) = (self.state.turns(), self.state.rounds());
         let detail = None;
-        self.record(EventBody::RunCompleted(RunCompleted { end, detail, usage, cost, turns, rounds, partial: None }));
+        self.record(EventBody::RunCompleted(RunCompleted {
+            end,
+            detail,
+            usage,
+            cost,
+            billed: None,
+            turns,
+            rounds,
+            partial: None,
+        }));
     }
 
     /// A run of one turn with two calls and one that answers.

@@ -1,13 +1,18 @@
 //! The rules of the loop: rounds, limits, ends.
 
 use crate::support::{Say, Silent, echo_tool, kinds, results, scripted, world};
+use async_trait::async_trait;
 use placet_core::event::{Event, EventBody};
+use placet_core::hosted::{HostedTool, McpUse, RemoteMcp};
+use placet_core::item::HostedCall;
+use placet_core::price::Meter;
 use placet_core::tool::Schema;
+use placet_core::turn::{TextDelta, TurnFinished, TurnStarted, WholeItem};
 use placet_core::{
-    Cursor, Effect, ErrorKind, ItemBody, Limits, Money, Reason, RunId, Status, StopReason, ToolChoice, ToolDefinition,
-    Usage,
+    Billing, Cursor, Effect, ErrorKind, ItemBody, Limits, Markup, ModelPrice, Money, ProviderError, ProviderId, Reason,
+    RunId, Status, StopReason, ToolChoice, ToolDefinition, TurnEvent, TurnRequest, Usage,
 };
-use placet_models::{ModelProvider, ScriptTurn};
+use placet_models::{AskContext, ModelListing, ModelProvider, ScriptTurn, TurnStream};
 use placet_runtime::{Ending, RuntimeError};
 use placet_tools::{Bounds, Capability, Grant, Lifecycle, PolicyFn, Verdict, capability, tool};
 use serde_json::json;
@@ -25,6 +30,110 @@ fn outer() -> ToolDefinition {
         strict: None,
         cache: None,
         native: None,
+    }
+}
+
+/// Answers with what an MCP server gave the provider, and keeps what it was asked.
+#[derive(Debug)]
+struct Hosting {
+    id: ProviderId,
+    asked: Mutex<Vec<Arc<TurnRequest>>>,
+}
+
+#[async_trait]
+impl ModelProvider for Hosting {
+    fn id(&self) -> &ProviderId {
+        &self.id
+    }
+
+    async fn ask(&self, request: Arc<TurnRequest>, _context: AskContext) -> Result<TurnStream, ProviderError> {
+        self.asked.lock().unwrap().push(request);
+        let held = |index: u32, kind: &str, value: serde_json::Value| {
+            let call = HostedCall { provider: self.id().clone(), kind: kind.into(), value };
+            TurnEvent::Whole(Box::new(WholeItem { index, body: call.into() }))
+        };
+        let events = vec![
+            TurnEvent::Started(TurnStarted::default()),
+            held(0, "mcp_list_tools", json!({"server_label": "crm", "tools": [{"name": "find"}]})),
+            held(1, "mcp_call", json!({"server_label": "crm", "name": "find", "error": "no such person"})),
+            held(2, "mcp_call", json!({"server_label": "crm", "name": "find", "output": "Anna"})),
+            TurnEvent::Text(TextDelta { index: 3, text: "Anna.".into() }),
+            TurnEvent::Finished(TurnFinished::new(StopReason::End)),
+        ];
+        Ok(Box::pin(futures_util::stream::iter(events)))
+    }
+
+    async fn models(&self, _context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
+
+/// A run offers the provider's own tools; its result tells what became of the MCP servers among them, and no record holds a
+/// credential.
+#[tokio::test]
+async fn the_result_tells_of_the_servers_that_the_provider_talked_to() {
+    let world = world();
+    let provider = Arc::new(Hosting { id: "hosting".into(), asked: Mutex::default() });
+    let server = HostedTool::RemoteMcp(RemoteMcp {
+        label: "crm".into(),
+        url: Some("https://crm.example".into()),
+        authorization: Some("token-0123456789".into()),
+        ..RemoteMcp::default()
+    });
+    let runtime = world.builder(provider.clone()).build();
+    let result = runtime.run("hosting:m").input("who?").hosted(server.clone()).await.unwrap();
+    assert_eq!(result.text, "Anna.");
+    let crm =
+        McpUse { server: "crm".into(), listings: 1, tools: vec!["find".into()], calls: 2, failures: 1, approvals: 0 };
+    assert_eq!(result.mcp, [crm]);
+    assert_eq!(provider.asked.lock().unwrap()[0].hosted, [server]);
+    world.check(&result).await;
+    let journal = world.journal(&result.run).await;
+    let records = format!("{:?}", journal.records());
+    assert!(records.contains("remote_mcp:crm") && !records.contains("token-0123456789"));
+}
+
+/// A run's record tells what is billed for it beside what it costs: at rates of its own, or with a markup on the cost.
+#[tokio::test]
+async fn what_is_billed_for_a_run_stands_in_its_record() {
+    let world = world();
+    let usage = Usage { input: 1_000_000, output: 100_000, ..Usage::default() };
+    let turns = || {
+        let asks = ScriptTurn::call("echo", json!({"word": "a"})).with_usage(usage);
+        vec![asks, ScriptTurn::text("Done.").with_usage(usage)]
+    };
+    let price = |input: &str, output: &str| {
+        let rate = |text: &str| text.parse().unwrap();
+        ModelPrice::new().with(Meter::Input, None, None, rate(input)).with(Meter::Output, None, None, rate(output))
+    };
+    let markup = Markup {
+        multiplier: "1.5".parse().unwrap(),
+        fixed_per_run: "0.005".parse().unwrap(),
+        round_to: Some(2),
+        ..Markup::default()
+    };
+    let money = |text: &str| Some(Money::parse(text).unwrap());
+    let nothing_of_output = ModelPrice::new().with(Meter::Input, None, None, "1".parse().unwrap());
+    for (rates, billing, cost, billed) in [
+        // Two turns, each of 2 and of 1 dollar; once half as much again, and half a cent for the whole run.
+        (Some(price("2", "10")), Some(Billing::Markup(markup.clone())), money("6"), money("9.01")),
+        (Some(price("2", "10")), Some(Billing::Rates(Arc::new(price("5", "0")))), money("6"), money("10")),
+        (None, Some(Billing::Rates(Arc::new(price("5", "0")))), None, money("10")),
+        (None, Some(Billing::Markup(markup)), None, None),
+        (None, Some(Billing::Rates(Arc::new(nothing_of_output))), None, None),
+        (Some(price("2", "10")), None, money("6"), None),
+    ] {
+        let result = world
+            .runtime(turns())
+            .run("scripted:m")
+            .input("hi")
+            .tool(echo_tool("echo").0)
+            .rates(rates.map(Arc::new))
+            .billing(billing.clone())
+            .await
+            .unwrap();
+        assert_eq!((result.cost, result.billed), (cost, billed), "{billing:?}");
+        world.check(&result).await;
     }
 }
 

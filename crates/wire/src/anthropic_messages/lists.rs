@@ -1,7 +1,8 @@
 //! Lists of models and counts of tokens.
 
-use super::decode::not_json;
+use super::decode::NOT_JSON;
 use crate::ListedModel;
+use crate::reading::read_json;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Value, json};
 
@@ -62,5 +63,5 @@ pub fn encode_count(tokens: u64) -> Value {
 }
 
 fn read(provider: &ProviderId, body: &[u8]) -> Result<Value, ProviderError> {
-    serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))
+    read_json(provider, NOT_JSON, body)
 }

@@ -37,6 +37,7 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
     let item = |body: ItemBody| Arc::new(Item::new(env.new_id(), Origin::User, body));
     let message = |role: Role, parts: Vec<Part>| item(Message { role, parts, native: None }.into());
     let native = |value: Value| Native { provider: own.clone(), value };
+    let foreign = |value: Value| Native { provider: "another".into(), value };
     let tool = || {
         ToolDefinition::new(
             "read",
@@ -253,6 +254,21 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
         "tool.native" => {
             without = with_tool(tool());
             with_tool(ToolDefinition { native: Some(native(json!({"defer_loading": true}))), ..tool() })
+        }
+        // What another provider knows who may call a tool, where the work is done and what its stored words are.
+        "tool.allowed_callers" => {
+            without = with_tool(tool());
+            let native = Some(foreign(json!({"allowed_callers": ["code_execution_20260120"]})));
+            with_tool(ToolDefinition { native, ..tool() })
+        }
+        "hosted.web_search.allowed_callers" => {
+            without = with_hosted(HostedTool::WebSearch(search()));
+            let kept = json!({"tools": {"web_search": {"allowed_callers": ["code_execution_20260120"]}}});
+            TurnRequest { native: Some(foreign(kept)), ..without.clone() }
+        }
+        "native.inference_geo" | "native.modelArmorConfig" | "native.prompt" | "native.thread" => {
+            let key = field.rsplit('.').next().unwrap_or_default();
+            TurnRequest { native: Some(foreign(json!({key: "eu"}))), ..base.clone() }
         }
         "tool_choice.required" => {
             without = with_tool(tool());

@@ -144,30 +144,50 @@ impl<'de> Take<'de> for Flag {
     }
 }
 
-/// A list; where something else stands it is empty.
+/// A list; where something else stands it is empty. Nearly every list of a stream holds one thing, which needs no room of its
+/// own.
 #[derive(Debug)]
-pub(super) struct List<T>(pub(super) Vec<T>);
+pub(super) struct Few<T> {
+    first: Option<T>,
+    more: Vec<T>,
+}
 
-impl<T> Default for List<T> {
+impl<T> Default for Few<T> {
     fn default() -> Self {
-        List(Vec::new())
+        Few { first: None, more: Vec::new() }
     }
 }
 
-impl<'de, T: Take<'de>> Take<'de> for List<T> {
+impl<T> Few<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl<T> IntoIterator for Few<T> {
+    type Item = T;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+impl<'de, T: Take<'de>> Take<'de> for Few<T> {
     fn list<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
-        let mut list = Vec::new();
+        let first = seq.next_element::<Lenient<T>>()?.map(|element| element.0);
+        let mut more = Vec::new();
         while let Some(Lenient(element)) = seq.next_element()? {
-            list.push(element);
+            more.push(element);
         }
-        Ok(List(list))
+        Ok(Few { first, more })
     }
 }
 
 /// One `GenerateContentResponse`.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'de> {
-    pub(super) candidates: Vec<Candidate<'de>>,
+    pub(super) candidates: Few<Candidate<'de>>,
     pub(super) usage: Option<&'de RawValue>,
     pub(super) model: Option<Cow<'de, str>>,
     pub(super) response_id: Option<Cow<'de, str>>,
@@ -181,7 +201,7 @@ impl<'de> Take<'de> for Chunk<'de> {
         let mut chunk = Chunk::default();
         while let Some(key) = key(&mut map)? {
             match &*key {
-                "candidates" => chunk.candidates = value::<List<Candidate<'de>>, A>(&mut map)?.0,
+                "candidates" => chunk.candidates = value::<Few<Candidate<'de>>, A>(&mut map)?,
                 "usageMetadata" | "usage_metadata" => chunk.usage = Some(map.next_value()?),
                 "modelVersion" | "model_version" => chunk.model = value::<Word<'de>, A>(&mut map)?.filled(),
                 "responseId" | "response_id" => chunk.response_id = value::<Word<'de>, A>(&mut map)?.filled(),
@@ -206,7 +226,7 @@ impl<'de> Take<'de> for Chunk<'de> {
 /// One of the alternatives of an answer. Only one is ever asked for.
 #[derive(Debug, Default)]
 pub(super) struct Candidate<'de> {
-    pub(super) parts: Vec<Part<'de>>,
+    pub(super) parts: Few<Part<'de>>,
     pub(super) finish: Option<Cow<'de, str>>,
     pub(super) index: Option<u64>,
     pub(super) rest: Map<String, Value>,
@@ -228,14 +248,14 @@ impl<'de> Take<'de> for Candidate<'de> {
 }
 
 #[derive(Debug, Default)]
-struct Content<'de>(Vec<Part<'de>>);
+struct Content<'de>(Few<Part<'de>>);
 
 impl<'de> Take<'de> for Content<'de> {
     fn object<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-        let mut parts = Vec::new();
+        let mut parts = Few::default();
         while let Some(key) = key(&mut map)? {
             match &*key {
-                "parts" => parts = value::<List<Part<'de>>, A>(&mut map)?.0,
+                "parts" => parts = value::<Few<Part<'de>>, A>(&mut map)?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -250,7 +270,7 @@ impl<'de> Take<'de> for Content<'de> {
 pub(super) struct Part<'de> {
     pub(super) text: Option<Cow<'de, str>>,
     pub(super) thought: bool,
-    pub(super) call: Option<Call<'de>>,
+    pub(super) call: Option<Box<Call<'de>>>,
     pub(super) rest: Map<String, Value>,
 }
 
@@ -274,7 +294,7 @@ impl<'de> Take<'de> for Part<'de> {
 
 /// An object, or nothing where something else stands.
 #[derive(Debug)]
-struct Maybe<T>(Option<T>);
+struct Maybe<T>(Option<Box<T>>);
 
 impl<T> Default for Maybe<T> {
     fn default() -> Self {
@@ -284,7 +304,7 @@ impl<T> Default for Maybe<T> {
 
 impl<'de, T: Take<'de>> Take<'de> for Maybe<T> {
     fn object<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
-        T::object(map).map(|taken| Maybe(Some(taken)))
+        T::object(map).map(|taken| Maybe(Some(Box::new(taken))))
     }
 }
 

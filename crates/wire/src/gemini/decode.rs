@@ -7,6 +7,7 @@ use super::usage::{self, Counters};
 use super::{TEXT_STATE, parts};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
+use crate::reading::{Reading, not_json};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, TurnStarted, WholeItem};
 use placet_core::{ErrorKind, ItemBody, ProviderError, ProviderId, StopReason, TurnEvent};
@@ -32,7 +33,7 @@ impl EventDecoder {
     /// Takes the next bytes and appends what they mean to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<TurnEvent>) {
         let answer = &mut self.answer;
-        if let Err(error) = self.framing.push(bytes, |text| answer.text(text, false, out)) {
+        if let Err(error) = self.framing.push(bytes, |text| answer.event(None, text, false, out)) {
             self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
         }
     }
@@ -40,20 +41,20 @@ impl EventDecoder {
     /// The stream has ended, well or not: appends what follows from that.
     pub fn end(&mut self, out: &mut Vec<TurnEvent>) {
         let answer = &mut self.answer;
-        self.framing.finish(|text| answer.text(text, true, out));
+        self.framing.finish(|text| answer.event(None, text, true, out));
         self.answer.end(out);
     }
 
     /// Whether a finish reason has come, so that the answer is whole even if the connection breaks now.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.answer.finish.is_some()
+        self.answer.is_whole()
     }
 
     /// Whether nothing more will be given.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.answer.is_done
+        self.answer.is_done()
     }
 }
 
@@ -67,16 +68,16 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
     let mut answer = Answer::new(provider.clone(), names);
     let mut events = Vec::new();
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-        return Err(not_json(provider, &error, &text));
+        return Err(not_json(provider, NOT_JSON, &error, &text));
     }
     if text.trim_start().starts_with('[') {
         let mut framing = Framing::new();
-        let framed = framing.push(body, |text| answer.text(text, false, &mut events));
+        let framed = framing.push(body, |text| answer.event(None, text, false, &mut events));
         if let Err(error) = framed {
             answer.fail(ErrorKind::LimitReached, error.to_string(), &mut events);
         }
     } else {
-        answer.text(&text, false, &mut events);
+        answer.event(None, &text, false, &mut events);
     }
     if !answer.is_done && !answer.has_candidate {
         let is_ours = answer.is_started || answer.usage.counted().is_some();
@@ -98,13 +99,8 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
     }
 }
 
-pub(super) fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
-    let mut failure =
-        ProviderError::new(ErrorKind::Protocol, provider.clone(), format!("the answer is not JSON ({error})"))
-            .with_hint("check that the base URL points to a Gemini API; it usually ends with /v1beta");
-    failure.raw = Some(cut(text, RAW_BYTES));
-    failure
-}
+/// What to do where an answer is not JSON.
+pub(super) const NOT_JSON: &str = "check that the base URL points to a Gemini API; it usually ends with /v1beta";
 
 /// What a finish reason means.
 pub(super) enum Finish {
@@ -212,23 +208,6 @@ impl Answer {
             usage: Counters::default(),
             told: None,
             last_usage: String::new(),
-        }
-    }
-
-    /// One JSON text of the stream.
-    fn text(&mut self, text: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let text = text.trim();
-        if self.is_done || text.is_empty() || text == "[DONE]" {
-            return;
-        }
-        match serde_json::from_str::<Lenient<Chunk<'_>>>(text) {
-            Ok(Lenient(chunk)) => self.chunk(chunk, out),
-            // The stream broke off within this text, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, text);
-                self.fail_with(failure, out);
-            }
         }
     }
 
@@ -340,7 +319,7 @@ impl Answer {
 
     fn part(&mut self, mut part: Part<'_>, out: &mut Vec<TurnEvent>) {
         if let Some(call) = part.call.take() {
-            return self.call(call, part.rest, out);
+            return self.call(*call, part.rest, out);
         }
         let is_empty = part.text.as_deref().is_none_or(str::is_empty);
         let is_whole = part.rest.keys().any(|key| parts::is_content(key, is_empty));
@@ -458,14 +437,31 @@ impl Answer {
         let arguments = open.assembly.text();
         out.push(TurnEvent::Call(CallDelta { index: open.index, arguments, native, ..CallDelta::default() }));
     }
+}
+
+impl Reading for Answer {
+    const NOT_JSON: &'static str = NOT_JSON;
+
+    fn provider(&self) -> &ProviderId {
+        &self.provider
+    }
+
+    fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    fn data(&mut self, _name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error> {
+        let Lenient(chunk) = serde_json::from_str::<Lenient<Chunk<'_>>>(data)?;
+        self.chunk(chunk, out);
+        Ok(())
+    }
 
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
         if self.is_done {
             return;
         }
         let Some(reason) = self.finish.take() else {
-            let said = if self.is_started { "the answer ended before its end marker" } else { "the answer is empty" };
-            return self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
+            return self.broke_off(out);
         };
         self.end_call(out);
         self.close(out);
@@ -505,14 +501,16 @@ impl Answer {
         out.push(TurnEvent::Finished(TurnFinished { service_tier, native, ..TurnFinished::new(stop) }));
     }
 
-    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
-        self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
     }
 
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    fn set_done(&mut self) {
+        self.is_done = true;
     }
 }
 

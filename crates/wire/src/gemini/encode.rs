@@ -4,6 +4,7 @@ use super::parts::wire_name;
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
 use crate::encoded::{Encoded, Omission, Omissions};
 use crate::json;
+use crate::foreign;
 use crate::names::Names;
 use crate::schema::{SchemaError, bare_refs, from_openapi, object_root, to_openapi};
 use placet_core::id::ItemId;
@@ -47,6 +48,7 @@ pub(super) fn encode(
     dialect: &Dialect,
     places: Option<&Places>,
 ) -> Result<(Map<String, Value>, Vec<Omission>), ProviderError> {
+    foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default(), places };
     let mut native = match encoder.beside(request.native.as_ref(), "native") {
         Some(map) => map,

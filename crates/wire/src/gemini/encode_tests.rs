@@ -2,7 +2,6 @@
 use super::contents::PLACEHOLDER;
 use super::decode_tests::provider;
 use super::*;
-use crate::fields::examples;
 use placet_core::item::{HostedCall, Reasoning};
 use placet_core::part::{Inline, Media, MediaSource, Native, Text};
 use placet_core::turn::CacheControl;
@@ -58,17 +57,6 @@ fn encode_as(request: &TurnRequest, dialect: &Dialect) -> Result<(Value, Vec<Str
 
 fn encode(request: &TurnRequest) -> (Value, Vec<String>) {
     encode_as(request, &Dialect::new(provider())).unwrap_or_else(|error| panic!("{error:?}"))
-}
-
-#[test]
-fn the_table_of_fields_is_true() {
-    // The model stands in the path.
-    let encode = |request: &TurnRequest| {
-        let (body, omitted) = encode_as(request, &Dialect::new(provider()))?;
-        Ok((json!({"path": request.model, "body": body}), omitted))
-    };
-    let faults = examples::faults(FIELDS, &provider(), encode);
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is no turn: lists of models, counts of tokens, embeddings, content that the provider holds.
 
 use super::Dialect;
-use super::decode::not_json;
+use super::decode::NOT_JSON;
 use super::encode::encode_request;
 use super::parts::{take, take_object, take_text};
 use super::request::decode_request;
@@ -10,12 +10,13 @@ use crate::ListedModel;
 use crate::encoded::{Encoded, Omission};
 use crate::failure::{RAW_BYTES, cut};
 use crate::names::Names;
+use crate::reading::read_json;
 use crate::request::{DecodedRequest, RequestError};
 use placet_core::{EmbeddingRequest, Embeddings, Env, ErrorKind, ProviderError, ProviderId, TurnRequest, Usage};
 use serde_json::{Map, Value, json};
 
 fn parse(provider: &ProviderId, body: &[u8]) -> Result<Value, ProviderError> {
-    serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))
+    read_json(provider, NOT_JSON, body)
 }
 
 fn no_such(provider: &ProviderId, value: &Value, said: &str) -> ProviderError {

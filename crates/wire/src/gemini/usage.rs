@@ -1,6 +1,6 @@
 //! Counters of tokens, both ways.
 
-use super::chunk::{Count, Lenient, List, Take, Word, key, value};
+use super::chunk::{Count, Few, Lenient, Take, Word, key, value};
 use placet_core::Usage;
 use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
@@ -54,8 +54,8 @@ impl<'de> Take<'de> for Counters {
                 "toolUsePromptTokenCount" | "tool_use_prompt_token_count" => &mut counters.tool_use,
                 "promptTokensDetails" | "candidatesTokensDetails" | "responseTokensDetails" => {
                     let of_prompt = key.starts_with("prompt");
-                    let details = value::<List<Modality>, A>(&mut map)?.0;
-                    let audio = details.iter().filter(|detail| detail.is_audio).map(|detail| detail.count).sum();
+                    let details = value::<Few<Modality>, A>(&mut map)?;
+                    let audio = details.into_iter().filter(|detail| detail.is_audio).map(|detail| detail.count).sum();
                     let field = if of_prompt { &mut counters.prompt_audio } else { &mut counters.output_audio };
                     *field = Some(audio);
                     continue;

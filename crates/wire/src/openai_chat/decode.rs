@@ -2,12 +2,12 @@
 
 use super::calls::{Calls, Piece};
 use super::chunk::{PlainChunk, given};
-use super::models::not_json;
+use super::models::NOT_JSON;
 use super::remains::Remains;
 use super::usage::{RawUsage, number};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::reading::{Reading, event_decoder};
+use crate::reading::{Reading, event_decoder, read_json};
 use placet_core::part::Native;
 use placet_core::turn::{ReasoningState, TextDelta, TurnFinished, TurnStarted};
 use placet_core::{ErrorKind, ProviderError, ProviderId, StopReason, TurnEvent};
@@ -36,8 +36,7 @@ impl EventDecoder {
 /// # Errors
 /// [`ProviderError`] where it is an error in spite of its status, or no answer of this protocol.
 pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
+    let value = read_json(provider, NOT_JSON, body)?;
     let mut answer = Answer::new(provider.clone(), names);
     let mut events = Vec::new();
     answer.chunk(&value, &mut events);
@@ -319,48 +318,43 @@ impl Answer {
             merge_detail(&mut self.thinking_details, detail);
         }
     }
-
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
-    }
 }
 
 impl Reading for Answer {
-    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = data.trim();
-        if self.is_done || data.is_empty() {
-            return;
-        }
-        if data == "[DONE]" {
-            // Some servers leave the reason of a tool turn empty.
-            if self.stop.is_none() && self.has_empty_reason && self.calls.are_whole() {
-                self.stop = Some(StopReason::ToolCalls);
-            }
-            if self.stop.is_some() {
-                self.end(out);
-            }
-            return;
-        }
+    const NOT_JSON: &'static str = NOT_JSON;
+
+    fn provider(&self) -> &ProviderId {
+        &self.provider
+    }
+
+    fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    fn data(&mut self, name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error> {
         if name.is_none()
             && let Ok(plain) = serde_json::from_str::<PlainChunk<'_>>(data)
             && self.plain(&plain, out)
         {
-            return;
+            return Ok(());
         }
-        match serde_json::from_str::<Value>(data) {
-            Ok(value) if name == Some("error") => {
-                let error = decode_error_value(&self.provider, &value);
-                self.fail_with(error, out);
-            }
-            Ok(value) => self.chunk(&value, out),
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
+        let value = serde_json::from_str::<Value>(data)?;
+        if name == Some("error") {
+            let error = decode_error_value(&self.provider, &value);
+            self.fail_with(error, out);
+        } else {
+            self.chunk(&value, out);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, out: &mut Vec<TurnEvent>) {
+        // Some servers leave the reason of a tool turn empty.
+        if self.stop.is_none() && self.has_empty_reason && self.calls.are_whole() {
+            self.stop = Some(StopReason::ToolCalls);
+        }
+        if self.stop.is_some() {
+            self.end(out);
         }
     }
 
@@ -369,8 +363,7 @@ impl Reading for Answer {
             return;
         }
         let Some(stop) = self.stop.clone() else {
-            let said = if self.is_started { "the answer ended before its end marker" } else { "the answer is empty" };
-            return self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
+            return self.broke_off(out);
         };
         self.is_done = true;
         self.calls.close(out);
@@ -382,16 +375,16 @@ impl Reading for Answer {
         out.push(TurnEvent::Finished(TurnFinished { service_tier, native, ..TurnFinished::new(stop) }));
     }
 
-    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
-        self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
-    }
-
     fn is_whole(&self) -> bool {
         self.stop.is_some()
     }
 
     fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    fn set_done(&mut self) {
+        self.is_done = true;
     }
 }
 

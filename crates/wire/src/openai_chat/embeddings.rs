@@ -1,6 +1,7 @@
 //! Embeddings, both ways.
 
-use super::models::not_json;
+use super::models::NOT_JSON;
+use crate::reading::read_json;
 use crate::{Encoded, Omission, RequestError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,8 +34,7 @@ pub fn encode_embedding_request(request: &EmbeddingRequest) -> Result<Encoded, P
 /// # Errors
 /// [`ProviderError`] where it is an error in spite of its status, or no answer of this protocol.
 pub fn decode_embeddings(provider: &ProviderId, body: &[u8]) -> Result<Embeddings, ProviderError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
+    let value = read_json(provider, NOT_JSON, body)?;
     if value.get("error").is_some_and(|error| !error.is_null()) {
         return Err(crate::failure::decode_error_value(provider, &value));
     }

@@ -4,6 +4,7 @@ use super::conversation::Conversation;
 use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
 use crate::encoded::{Encoded, Omissions};
 use crate::json;
+use crate::foreign;
 use crate::names::{Names, alias};
 use crate::overlay::overlay;
 use crate::tools::{self, ObjectSchema};
@@ -27,6 +28,7 @@ const NOT_TAKEN: &str = "this model does not take it";
 /// kind *invalid request* for a conversation that no server takes (a call without its result, a result without its call).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
+    foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default() };
     let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
     let mut fields = Fields::new(&request.extra);

@@ -2,6 +2,7 @@
 
 use crate::ListedModel;
 use crate::failure::{RAW_BYTES, cut};
+use crate::reading::read_json;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Value, json};
 
@@ -11,8 +12,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// [`ProviderError`] of kind *protocol* where there is no list.
 pub fn decode_models(provider: &ProviderId, body: &[u8]) -> Result<Vec<ListedModel>, ProviderError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
+    let value = read_json(provider, NOT_JSON, body)?;
     let list = value.as_array().or_else(|| ["data", "models"].iter().find_map(|key| value.get(key)?.as_array()));
     let Some(list) = list else {
         return Err(ProviderError::new(ErrorKind::Protocol, provider.clone(), "the answer holds no list of models"));
@@ -26,22 +26,15 @@ pub fn decode_models(provider: &ProviderId, body: &[u8]) -> Result<Vec<ListedMod
 }
 
 /// What a person can do about an answer of something that is no such API.
-const BASE_URL_HINT: &str = "check that the base URL points to an OpenAI-compatible API; it usually ends with /v1";
+pub(super) const NOT_JSON: &str =
+    "check that the base URL points to an OpenAI-compatible API; it usually ends with /v1";
 
 /// The error that a web page in place of an answer is, of kind *protocol*: whoever sent it will send it again.
 #[must_use]
 pub fn decode_page(provider: &ProviderId, body: &[u8]) -> ProviderError {
     let mut failure = ProviderError::new(ErrorKind::Protocol, provider.clone(), "the answer is a web page, not JSON")
-        .with_hint(BASE_URL_HINT);
+        .with_hint(NOT_JSON);
     failure.raw = Some(cut(&String::from_utf8_lossy(body), RAW_BYTES));
-    failure
-}
-
-pub(super) fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
-    let mut failure =
-        ProviderError::new(ErrorKind::Protocol, provider.clone(), format!("the answer is not JSON ({error})"))
-            .with_hint(BASE_URL_HINT);
-    failure.raw = Some(cut(text, RAW_BYTES));
     failure
 }
 

@@ -4,7 +4,7 @@ use super::parts::{call_native, message_head, text_native, thought_at, whole_bod
 use super::write;
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::reading::{Reading, event_decoder};
+use crate::reading::{Reading, event_decoder, read_json};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnStarted, WholeItem};
 use placet_core::{ErrorKind, ItemBody, Message, Part, ProviderError, ProviderId, Role, TurnEvent, Unknown};
@@ -64,8 +64,7 @@ pub fn pending(body: &[u8]) -> Option<Pending> {
 /// # Errors
 /// [`ProviderError`] where it is an error in spite of its status, or no answer of this protocol.
 pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| not_json(provider, &error, &String::from_utf8_lossy(body)))?;
+    let value = read_json(provider, NOT_JSON, body)?;
     let is_set = |key: &str| value.get(key).is_some_and(|value| !value.is_null());
     let status = value.get("status").and_then(Value::as_str).unwrap_or("completed").to_owned();
     if is_set("error") && status != "failed" {
@@ -95,13 +94,8 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
     }
 }
 
-fn not_json(provider: &ProviderId, error: &serde_json::Error, text: &str) -> ProviderError {
-    let mut failure =
-        ProviderError::new(ErrorKind::Protocol, provider.clone(), format!("the answer is not JSON ({error})"))
-            .with_hint("check that the base URL points to an API that serves /v1/responses; it usually ends with /v1");
-    failure.raw = Some(cut(text, RAW_BYTES));
-    failure
-}
+/// What to do where an answer is not JSON.
+const NOT_JSON: &str = "check that the base URL points to an API that serves /v1/responses; it usually ends with /v1";
 
 /// A piece of something: what nearly all events are. The rest is read as a whole.
 #[derive(Deserialize)]
@@ -490,20 +484,20 @@ impl Answer {
         let error = decode_error_value(&self.provider, value);
         self.fail_with(error, out);
     }
-
-    fn fail_with(&mut self, error: ProviderError, out: &mut Vec<TurnEvent>) {
-        if !std::mem::replace(&mut self.is_done, true) {
-            out.push(TurnEvent::Failed(Box::new(error)));
-        }
-    }
 }
 
 impl Reading for Answer {
-    fn event(&mut self, name: Option<&str>, data: &str, is_last: bool, out: &mut Vec<TurnEvent>) {
-        let data = data.trim();
-        if self.is_done || data.is_empty() || data == "[DONE]" {
-            return;
-        }
+    const NOT_JSON: &'static str = NOT_JSON;
+
+    fn provider(&self) -> &ProviderId {
+        &self.provider
+    }
+
+    fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    fn data(&mut self, name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error> {
         let name = name.unwrap_or_default();
         if let Ok(mut piece) = serde_json::from_str::<Piece<'_>>(data) {
             if piece.kind.is_empty() {
@@ -511,35 +505,19 @@ impl Reading for Answer {
             }
             self.sequence = piece.sequence_number.or(self.sequence);
             if self.piece(piece, out) {
-                return;
+                return Ok(());
             }
         }
-        match serde_json::from_str::<Value>(data) {
-            Ok(Value::Object(map)) => {
-                let kind = word(&map, "type").unwrap_or(name).to_owned();
-                self.sequence = map.get("sequence_number").and_then(Value::as_u64).or(self.sequence);
-                self.whole(&kind, map, out);
-            }
-            Ok(_) => {}
-            // The stream broke off within this event, which the end of the answer will tell.
-            Err(_) if is_last => {}
-            Err(error) => {
-                let failure = not_json(&self.provider, &error, data);
-                self.fail_with(failure, out);
-            }
+        if let Value::Object(map) = serde_json::from_str::<Value>(data)? {
+            let kind = word(&map, "type").unwrap_or(name).to_owned();
+            self.sequence = map.get("sequence_number").and_then(Value::as_u64).or(self.sequence);
+            self.whole(&kind, map, out);
         }
+        Ok(())
     }
 
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
-        if self.is_done {
-            return;
-        }
-        let said = if self.is_started { "the answer ended before its end marker" } else { "the answer is empty" };
-        self.fail(ErrorKind::Interrupted, format!("{said}; what arrived is partial"), out);
-    }
-
-    fn fail(&mut self, kind: ErrorKind, message: String, out: &mut Vec<TurnEvent>) {
-        self.fail_with(ProviderError::new(kind, self.provider.clone(), message), out);
+        self.broke_off(out);
     }
 
     fn is_whole(&self) -> bool {
@@ -548,6 +526,10 @@ impl Reading for Answer {
 
     fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    fn set_done(&mut self) {
+        self.is_done = true;
     }
 }
 

@@ -5,6 +5,7 @@ use super::tools::{self, ADDITIONAL, WireName};
 use super::write::{self, List, Object};
 use super::{Dialect, OutputSupport, hosted};
 use crate::encoded::{Encoded, Omissions};
+use crate::foreign;
 use crate::names::alias;
 use crate::options::{self, Words};
 use placet_core::hosted::HostedTool;
@@ -36,6 +37,7 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
 
 /// The body of a request. A client that goes on from a kept answer says itself what is new, so that all of its items are sent.
 pub(super) fn encode(request: &TurnRequest, dialect: &Dialect, sends_all: bool) -> Result<Encoded, ProviderError> {
+    foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder::new(request, dialect, sends_all);
     let mut body = Body::new(request, dialect);
     encoder.head(&mut body)?;

@@ -7,6 +7,7 @@ mod allocations;
 mod bodies;
 mod counting;
 mod fuzzed;
+mod hosted;
 mod numbered;
 mod pairs;
 mod plain;
