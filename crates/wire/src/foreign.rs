@@ -111,7 +111,7 @@ mod tests {
     fn a_tool_that_only_code_may_call_is_refused_elsewhere() {
         let tool = |callers: Value| {
             let schema = json!({"type": "object", "properties": {}});
-            anthropic(json!({"tools": [{"name": "f", "description": "", "input_schema": schema,
+            anthropic(json!({"tools": [{"name": "f", "description": "Does it.", "input_schema": schema,
                 "allowed_callers": callers, "defer_loading": true}]}))
         };
         for to in others(Protocol::AnthropicMessages) {

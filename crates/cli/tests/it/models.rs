@@ -125,7 +125,7 @@ fn server(times: usize) -> String {
 #[test]
 fn a_run_costs_what_the_catalog_says_unless_a_price_is_given() {
     let bench = Bench::new();
-    let url = server(3);
+    let url = server(4);
     let run = |more: &[&str], catalog: Option<&str>| {
         let mut program =
             bench.program(&[&["run", "go", "--model", "openai:gpt-5.4", "--base-url", &url], more].concat());
@@ -143,6 +143,10 @@ fn a_run_costs_what_the_catalog_says_unless_a_price_is_given() {
     assert!(!off.err.contains('$'), "{off:#?}");
     let refused = run(&["--max-cost", "1"], Some("off")).ended_with(2);
     assert!(refused.err.contains("--price"), "{refused:#?}");
+    // What is billed is told beside it.
+    std::fs::write(bench.home().join("prices.json"), r#"{"markup": {"multiplier": "2"}}"#).unwrap();
+    let billed = run(&[], None).done();
+    assert!(billed.err.contains("$0.004 · billed $0.008"), "{billed:#?}");
 }
 
 #[test]

@@ -223,6 +223,31 @@ async fn unknown_and_ungranted_tools_read_the_same_and_the_run_goes_on() {
     world.check(&result).await;
 }
 
+/// Some models wrap their calls into one of a tool that nobody has. It is refused like any unknown tool, nothing of what it wraps runs,
+/// and the model may ask again for what it meant.
+#[tokio::test]
+async fn a_made_up_tool_that_wraps_calls_is_refused_and_the_model_asks_again() {
+    let world = world();
+    let wrapped = json!({"tool_uses": [
+        {"recipient_name": "functions.echo", "parameters": {"word": "a"}},
+        {"recipient_name": "functions.echo", "parameters": {"word": "b"}}]});
+    for name in ["parallel", "multi_tool_use.parallel"] {
+        let (echo, ran) = echo_tool("echo");
+        let turns = vec![
+            ScriptTurn::call(name, wrapped.clone()),
+            ScriptTurn::call("echo", json!({"word": "a"})).and_call("echo", json!({"word": "b"})),
+            ScriptTurn::text("done"),
+        ];
+        let result = world.runtime(turns).run("scripted:m").input("go").tool(echo).await.unwrap();
+        let answers = results(&result);
+        assert_eq!(answers[0].outcome.reason, Some(Reason::UnknownTool));
+        assert!(answers[0].outcome.is_error());
+        assert_eq!((answers[1].outcome.text(), answers[2].outcome.text()), ("a".into(), "b".into()));
+        assert_eq!((ran.load(Ordering::SeqCst), result.text.as_str()), (2, "done"));
+        world.check(&result).await;
+    }
+}
+
 #[tokio::test]
 async fn at_the_limit_of_rounds_the_last_calls_are_answered_as_not_run_and_everything_is_kept() {
     let world = world();

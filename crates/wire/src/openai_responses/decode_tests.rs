@@ -494,9 +494,11 @@ fn tricky_3_j() {
 fn tricky_3_k() {
     // A made-up tool that wraps others is a call like any other: whole, and of a tool that nobody has.
     let arguments = r#"{"tool_uses":[{"recipient_name":"functions.read","parameters":{"p":1}}]}"#;
-    let turn = turn(&[created(), done(0, function("a", "parallel", arguments)), completed(&[])]);
-    assert_eq!(calls(&turn), [(Some("a"), "parallel", arguments)]);
-    assert!(turn.calls().next().unwrap().arguments.parse().is_ok());
+    for name in ["parallel", "multi_tool_use.parallel"] {
+        let turn = turn(&[created(), done(0, function("a", name, arguments)), completed(&[])]);
+        assert_eq!(calls(&turn), [(Some("a"), name, arguments)]);
+        assert!(turn.calls().next().unwrap().arguments.parse().is_ok());
+    }
 }
 
 #[test]
