@@ -116,13 +116,16 @@ pub struct AskContext {
     pub observer: Option<Arc<dyn AskObserver>>,
     /// The trace that the request is a part of, as the header `traceparent` says it; sent on.
     pub trace: Option<String>,
+    /// Nobody hears the answer before it is whole, so that the provider need not send it in pieces. A wish: one that would take too
+    /// long for that is asked for in pieces all the same.
+    pub whole: bool,
 }
 
 impl AskContext {
     /// A context that nobody watches and nobody cancels.
     #[must_use]
     pub fn new(env: Env) -> Self {
-        AskContext { env, cancel: CancellationToken::new(), observer: None, trace: None }
+        AskContext { env, cancel: CancellationToken::new(), observer: None, trace: None, whole: false }
     }
 }
 

@@ -82,8 +82,13 @@ impl Gateway {
         let cancel = CancellationToken::new();
         let hearing = Arc::new(Hearing { omitted: Mutex::default(), strict: route.strict.then(|| cancel.clone()) });
         let trace = asked.headers.get(&TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let context =
-            AskContext { cancel, observer: Some(hearing.clone()), trace, ..AskContext::new(self.env.clone()) };
+        let context = AskContext {
+            cancel,
+            observer: Some(hearing.clone()),
+            trace,
+            whole: !asked.stream,
+            ..AskContext::new(self.env.clone())
+        };
         let answered = provider.ask(Arc::new(request), context).await;
         let omitted = hearing.told();
         if route.strict && !omitted.is_empty() {

@@ -33,6 +33,22 @@ impl Dialect {
     }
 }
 
+/// The most tokens that an answer may have which comes whole from Anthropic: longer ones may take more than the ten minutes for which
+/// connections stay open in silence, as its own clients reckon.
+const MOST_WHOLE: u64 = 21_333;
+
+impl Dialect {
+    /// Asks for the answer in one piece, where that may be done: `limit` is how long the request lets it become.
+    pub(super) fn ask_whole(&mut self, limit: Option<u64>) {
+        match self {
+            Dialect::Chat(dialect) => dialect.stream = false,
+            Dialect::Responses(dialect) => dialect.stream = false,
+            Dialect::Anthropic(dialect) => dialect.stream = limit.unwrap_or(dialect.max_tokens) > MOST_WHOLE,
+            Dialect::Gemini(dialect) => dialect.stream = false,
+        }
+    }
+}
+
 fn takes(profile: &Profile, field: &str) -> bool {
     profile.status(field) != FeatureStatus::Unsupported
 }

@@ -320,7 +320,8 @@ impl ModelProvider for Adapter {
     async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
         let known = self.known(&request.model);
         let checked = known.profile.check(&request)?;
-        let mut question = Question::new(&self.options, &checked.request, &known.profile, known.model.as_deref())?;
+        let mut question =
+            Question::new(&self.options, &checked.request, &known.profile, known.model.as_deref(), context.whole)?;
         question.omitted.splice(..0, checked.omitted);
         if let Some(observer) = &context.observer {
             question.omitted.iter().for_each(|omission| observer.omitted(omission));

@@ -97,14 +97,18 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Puts a request into the server's words.
+    /// Puts a request into the server's words; `whole` says that nobody hears the answer before its end.
     pub(super) fn new(
         options: &AdapterOptions,
         request: &TurnRequest,
         profile: &Profile,
         known: Option<&CatalogModel>,
+        whole: bool,
     ) -> Result<Self, ProviderError> {
-        let dialect = Dialect::new(options, &request.model, profile, known);
+        let mut dialect = Dialect::new(options, &request.model, profile, known);
+        if whole {
+            dialect.ask_whole(request.controls.max_output_tokens);
+        }
         let (encoded, path) = match &dialect {
             Dialect::Chat(dialect) => {
                 (openai_chat::encode_request(request, dialect)?, options.framing.chat_path(&request.model))

@@ -168,6 +168,26 @@ async fn a_server_that_answers_whole_is_read_as_well() {
 }
 
 #[tokio::test]
+async fn who_hears_nothing_before_the_end_asks_for_no_pieces() {
+    let body = json!({"model": "mock", "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    let mut bench = Bench::new([Answer::json(200, &body), Answer::stream(chat::answer("in pieces"))]).await;
+    bench.context.whole = true;
+    assert_eq!(bench.turn().await.unwrap().text(), "hello");
+    // A server that streams all the same is read as well.
+    assert_eq!(bench.turn().await.unwrap().text(), "in pieces");
+    assert!(bench.upstream.received().iter().all(|received| received.json().get("stream").is_none()));
+}
+
+#[test]
+fn an_answer_that_may_take_long_comes_in_pieces() {
+    for (limit, streams) in [(Some(1_000), false), (Some(64_000), true), (None, true)] {
+        let mut dialect = dialects::Dialect::Anthropic(placet_wire::anthropic_messages::Dialect::new("a".into()));
+        dialect.ask_whole(limit);
+        assert!(matches!(dialect, dialects::Dialect::Anthropic(dialect) if dialect.stream == streams), "{limit:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_passes_is_tried_again_and_told() {
     let bench =
         Bench::new([failure(503, "overloaded"), Answer::refused(), Answer::stream(chat::answer("third time"))]).await;

@@ -49,7 +49,7 @@ pub(super) async fn asked(
     let context = AskContext::new(env);
     let known = adapter.known(&request.model);
     let checked = known.profile.check(&request)?;
-    let question = Question::new(adapter.options(), &checked.request, &known.profile, known.model.as_deref())?;
+    let question = Question::new(adapter.options(), &checked.request, &known.profile, known.model.as_deref(), false)?;
     let omitted = checked.omitted.into_iter().chain(question.omitted).collect();
     let events: Vec<TurnEvent> = adapter.ask(Arc::new(request), context).await?.collect().await;
     assert!(matches!(events.last(), Some(TurnEvent::Finished(_) | TurnEvent::Usage(_))), "{events:?}");
@@ -185,7 +185,8 @@ async fn cerebras_is_told_the_limit_by_its_newer_name() {
         AdapterOptions::of_vendor(vendor("cerebras").unwrap(), &(Arc::new(|_: &str| None) as Lookup)).unwrap();
     let request = TurnRequest { model: "m".into(), controls: most(9), ..TurnRequest::default() };
     let profile = options.profile("m");
-    let body: Value = serde_json::from_slice(&Question::new(&options, &request, &profile, None).unwrap().body).unwrap();
+    let body: Value =
+        serde_json::from_slice(&Question::new(&options, &request, &profile, None, false).unwrap().body).unwrap();
     assert_eq!(body["max_completion_tokens"], 9, "{body}");
 }
 
