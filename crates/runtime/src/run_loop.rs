@@ -243,9 +243,16 @@ impl ActiveRun {
             Stop::End(end, detail) => {
                 EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, billed, turns, rounds, partial })
             }
-            Stop::Fail(Failure { kind, message, hints, retry_after_ms }) => {
-                EventBody::RunFailed(RunFailed { kind, message, hints, retry_after_ms, usage: used, cost, billed, partial })
-            }
+            Stop::Fail(Failure { kind, message, hints, retry_after_ms }) => EventBody::RunFailed(RunFailed {
+                kind,
+                message,
+                hints,
+                retry_after_ms,
+                usage: used,
+                cost,
+                billed,
+                partial,
+            }),
         })?;
         self.journal.commit().await?;
         self.journal

@@ -202,7 +202,7 @@ impl Brain {
             })
         };
         // The last answer that had not the wanted shape, if this is to be another try.
-        let missed = said(Role::Assistant).last().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let missed = said(Role::Assistant).next_back().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         if let Some(missed) = missed {
             let word = missed["to"].as_str().unwrap_or_default().to_owned();
             let choices = request.output.as_ref().map(|output| choices(output.schema.as_value())).unwrap_or_default();
@@ -210,7 +210,7 @@ impl Brain {
                 |choice: &String| choice.chars().zip(word.chars()).take_while(|(one, other)| one == other).count();
             return choices.into_iter().filter(|choice| alike(choice) > 2).max_by_key(alike).unwrap_or(word);
         }
-        let last = said(Role::User).last().unwrap_or_default();
+        let last = said(Role::User).next_back().unwrap_or_default();
         last.split(|letter: char| !letter.is_alphabetic()).next().unwrap_or_default().to_lowercase()
     }
 }
