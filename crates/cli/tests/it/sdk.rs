@@ -6,8 +6,8 @@
 
 mod agents;
 mod approval;
+pub(crate) mod client;
 mod flows;
-mod home;
 pub(crate) mod house;
 mod proxy;
 mod trouble;

@@ -1,10 +1,9 @@
 //! The home assistant of the examples, without a key, on a real port.
 
-#[path = "../../../../placet/examples/home/house.rs"]
+#[path = "../../examples/home/house.rs"]
 mod house;
 
-use super::APIS;
-use super::house::sdks;
+use crate::client::sdks;
 use placet::flows::Notice;
 use placet_core::Env;
 use placet_core::record::Digest;
@@ -18,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// The protocols by what the client scripts call them.
+const APIS: [&str; 4] = ["chat", "responses", "messages", "gemini"];
 
 /// A gateway in this process that serves the house to two people.
 struct Served {
