@@ -3,8 +3,8 @@
 use super::parts::wire_name;
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
 use crate::encoded::{Encoded, Omission, Omissions};
-use crate::json;
 use crate::foreign;
+use crate::json;
 use crate::names::Names;
 use crate::schema::{SchemaError, bare_refs, from_openapi, object_root, to_openapi};
 use placet_core::id::ItemId;

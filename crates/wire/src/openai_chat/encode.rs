@@ -3,8 +3,8 @@
 use super::conversation::Conversation;
 use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
 use crate::encoded::{Encoded, Omissions};
-use crate::json;
 use crate::foreign;
+use crate::json;
 use crate::names::{Names, alias};
 use crate::overlay::overlay;
 use crate::tools::{self, ObjectSchema};
