@@ -159,9 +159,7 @@ fn uses(one: &Crate) -> Vec<Problem> {
             ));
             continue;
         };
-        // Tests may use what stands beside: the program's run the library's examples.
-        let least = if dependency.kind == Kind::Dev { below } else { below + 1 };
-        if floor(name).is_some_and(|own| own < least) {
+        if floor(name).is_some_and(|own| below >= own) {
             found.push(Problem::new(
                 place,
                 format!("`{name}` (floor {}) uses `{used}` (floor {below})", floor(name).unwrap_or_default()),
