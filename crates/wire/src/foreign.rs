@@ -10,11 +10,12 @@ use placet_core::{ErrorKind, ProviderError, ProviderId, TurnRequest};
 use serde_json::{Map, Value};
 
 /// Fields of a request, by their name on the wire, that are more than a hint, and what they say.
-const REQUEST: [(&str, &str); 4] = [
+const REQUEST: [(&str, &str); 5] = [
     ("inference_geo", "where the work may be done is for its own provider to keep"),
     ("modelArmorConfig", "what is to be filtered is for its own provider to keep"),
     ("prompt", "the words that it stands for are kept by its own provider"),
     ("thread", "the conversation that it stands for is kept by its own provider"),
+    ("tool_choice", "a tool of its own provider cannot be asked for elsewhere"),
 ];
 
 /// Refuses what state of others holds and that may not be left out.
@@ -179,6 +180,20 @@ mod tests {
         for to in others(Protocol::Gemini) {
             let refused = through(Protocol::Gemini, to, &filtered).unwrap_err();
             assert!(refused.contains("`native.modelArmorConfig`"), "{to}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_tool_of_its_own_provider_is_not_asked_for_elsewhere() {
+        for choice in ["web_search", "code_interpreter", "mcp"] {
+            let body =
+                json!({"model": "m", "input": "a", "tools": [{"type": "web_search"}], "tool_choice": {"type": choice}});
+            for to in others(Protocol::OpenaiResponses) {
+                let refused = through(Protocol::OpenaiResponses, to, &body).unwrap_err();
+                assert!(refused.contains("tool_choice"), "{choice} {to}: {refused}");
+            }
+            let (own, omitted) = through(Protocol::OpenaiResponses, Protocol::OpenaiResponses, &body).unwrap();
+            assert_eq!((&own["tool_choice"]["type"], omitted.len()), (&json!(choice), 0));
         }
     }
 }

@@ -126,7 +126,14 @@ fn keys() -> Vec<Finding> {
     for row in VENDORS.iter().filter(|row| row.variant_of.is_none() && !row.key_variables.is_empty()) {
         if let Some(name) = row.key_variables.iter().find(|name| vars::var(name).is_some()) {
             let (url, said_by) = vendor_base_url(row, &lookup);
-            let whom = if said_by.is_some() { format!("the server at {url}") } else { row.name.to_owned() };
+            let whom = match said_by {
+                None => row.name.to_owned(),
+                // An address may hold a password, which its own form hides.
+                Some(variable) => match placet_net::Url::parse(&url) {
+                    Ok(url) => format!("the server at {url}"),
+                    Err(_) => format!("the server of {variable}, whose address cannot be used"),
+                },
+            };
             findings.push(Finding::new(
                 "key",
                 State::Good,

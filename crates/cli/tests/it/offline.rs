@@ -44,3 +44,16 @@ fn the_doctor_looks_at_what_it_can_without_a_home_and_names_foreign_servers() {
     assert!(told.out.contains("asks the server at http://127.0.0.1:9/v1"), "{told:#?}");
     assert!(!told.out.contains("sk-x") && !told.err.contains("sk-x"), "{told:#?}");
 }
+
+#[test]
+fn doctor_shows_where_a_key_is_used_and_no_secret_of_the_address() {
+    let bench = Bench::new();
+    for (address, shown) in [
+        ("http://me:passSECRET@127.0.0.1:1/v1", "//***@127.0.0.1:1/v1"),
+        ("http://127.0.0.1:1/v1?api_key=SECRET", "127.0.0.1:1/v1"),
+    ] {
+        let mut doctor = bench.program(&["doctor"]);
+        let told = said(doctor.env("OPENAI_API_KEY", "k").env("OPENAI_BASE_URL", address).output().unwrap());
+        assert!(told.out.contains(shown) && !told.out.contains("SECRET"), "{address}: {told:#?}");
+    }
+}
