@@ -292,6 +292,12 @@ impl Flows {
         self.0.clone().serve(exchange).await
     }
 
+    /// The flow that a webhook stands in, by its name.
+    #[must_use]
+    pub fn hooked(&self, id: &str) -> Option<&str> {
+        self.0.hooked(id)
+    }
+
     /// Calls a webhook.
     ///
     /// # Errors

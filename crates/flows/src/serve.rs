@@ -241,6 +241,12 @@ impl Shared {
         }
     }
 
+    /// The flow that a webhook stands in.
+    pub(crate) fn hooked(&self, id: &str) -> Option<&str> {
+        let mut served = self.served.iter();
+        served.find(|(_, served)| find_hook(&served.flow, id, &mut Vec::new()).is_some()).map(|(name, _)| name.as_str())
+    }
+
     pub(crate) async fn hook(
         self: Arc<Self>,
         id: &str,

@@ -92,6 +92,10 @@ impl Gateway {
         let unknown =
             || Refusal::not_found(format!("there is no webhook {:?}", id.chars().take(64).collect::<String>()));
         for flows in self.flows.iter().chain(&snapshot.flows) {
+            // What a key may not ask for by a model's name it may not set off either.
+            if flows.hooked(id).is_some_and(|flow| !principal.may_use(flow)) {
+                return Err(unknown());
+            }
             let principal = Principal::new(&*principal.key);
             match flows.hook(id, principal, payload.clone(), metadata.clone()).await {
                 Err(FlowError::UnknownHook { .. }) => {}

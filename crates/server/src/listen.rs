@@ -165,7 +165,20 @@ impl Served {
         let _ = stream.set_nodelay(true);
         gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let open = gateway.clone();
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let patience = gateway.snapshot().config.limits.client_idle;
+        // Whoever opens a connection and asks nothing takes the place of somebody who would.
+        let silence = {
+            let (env, has_asked) = (gateway.env.clone(), has_asked.clone());
+            async move {
+                env.sleep(patience).await;
+                if has_asked.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
         let service = service_fn(move |request| {
+            has_asked.store(true, Ordering::Relaxed);
             let gateway = gateway.clone();
             async move { Ok::<_, Infallible>(gateway.answer(request).await) }
         });
@@ -173,7 +186,12 @@ impl Served {
             let serving = builder.serve_connection(TokioIo::new(stream), service);
             let mut serving = pin!(serving);
             // A client that goes away or says what is no HTTP has ended its own connection.
-            if stop.unless(serving.as_mut()).await.is_none() {
+            let is_to_end = tokio::select! {
+                biased;
+                ended = stop.unless(serving.as_mut()) => ended.is_none(),
+                () = silence => false,
+            };
+            if is_to_end {
                 serving.as_mut().graceful_shutdown();
                 tokio::select! {
                     _ = serving => {}

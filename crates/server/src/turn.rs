@@ -149,7 +149,7 @@ impl Gateway {
             Err(refusal) => return Ok(self.refuse(refusal, asked.speech, account)),
         };
         let mut account = Some(account);
-        let conversation = (route.targets.len() > 1).then(|| self.conversation(&asked, account.as_ref()));
+        let conversation = (route.targets.len() > 1).then(|| self.conversation(&asked, route, account.as_ref()));
         let now = self.env.clock().steady();
         let pin = conversation.and_then(|conversation| self.pins.get(conversation));
         let mut order = route.order(pin.filter(|pin| pin.holds(now)).map(|pin| pin.target), &self.env);
@@ -167,10 +167,14 @@ impl Gateway {
             }
             // State of a provider goes to that one alone; whoever writes the request anew leaves out what is another's.
             let is_foreign = state == State::Native
-                && pin.is_some_and(|pin| {
-                    let before = route.targets.get(pin.target);
-                    pin.is_mixed || before.is_some_and(|before| before.provider != target.provider)
-                });
+                && match pin {
+                    Some(pin) => {
+                        let before = route.targets.get(pin.target);
+                        pin.is_mixed || before.is_some_and(|before| before.provider != target.provider)
+                    }
+                    // Whose it is nobody knows here: the conversation began elsewhere, or before a start.
+                    None => route.targets.iter().any(|other| other.provider != target.provider),
+                };
             let is_anew = state == State::Sealed || is_foreign;
             let answer = match &target.asked {
                 Asked::Upstream(upstream)
@@ -321,10 +325,13 @@ impl Gateway {
 
     /// What a request has in common with the others of its conversation: what the client says it is, else the key, the
     /// operator's words and the first message.
-    fn conversation(&self, asked: &TurnAsked, account: Option<&Account>) -> u64 {
+    fn conversation(&self, asked: &TurnAsked, route: &Route, account: Option<&Account>) -> u64 {
         const SESSION_HEADERS: [&str; 6] =
             ["x-claude-code-session-id", "session-id", "session_id", "x-session-id", "x-session-affinity", "thread-id"];
         let mut hash = Sha256::new();
+        // A place among the targets means something in its own route alone.
+        hash.update(route.name.as_bytes());
+        hash.update([0]);
         if let Some(account) = account {
             hash.update(account.principal.key.as_bytes());
         }
@@ -480,7 +487,7 @@ pub(crate) fn passed_query(query: Option<&str>) -> Option<String> {
 pub(crate) fn escaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'/') {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@') {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));
@@ -522,7 +529,7 @@ mod tests {
     #[test]
     fn a_name_in_a_path_is_a_name_and_nothing_else() {
         assert_eq!(escaped("gemini-4.argon"), "gemini-4.argon");
-        assert_eq!(escaped("../../admin?x=#"), "%2E%2E/%2E%2E/admin%3Fx%3D%23");
+        assert_eq!(escaped("../../admin?x=#"), "%2E%2E%2F%2E%2E%2Fadmin%3Fx%3D%23");
         assert_eq!(placet_net::percent_decoded("a%2Fb%3a%zz"), "a/b:%zz");
         assert_eq!(passed_query(Some("alt=sse&key=secret")), Some("alt=sse".into()));
         assert_eq!(passed_query(Some("key=secret")), None);

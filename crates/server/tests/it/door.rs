@@ -87,3 +87,16 @@ async fn health_readiness_and_metrics() {
     let answer = served.get("/v1/chat/completions", "").await;
     assert_eq!((answer.status, answer.header("allow")), (405, Some("post")));
 }
+
+#[tokio::test]
+async fn who_opens_a_connection_and_asks_nothing_loses_it() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let served = crate::support::serve("[limits]\nclient_idle = \"50ms\"\n").await;
+    for begins in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+        let mut silent = tokio::net::TcpStream::connect(served.address).await.unwrap();
+        silent.write_all(begins).await.unwrap();
+        // It ends, whatever it was told before.
+        let mut told = Vec::new();
+        let _ = silent.read_to_end(&mut told).await;
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::support::{serve, served_config};
 use placet_core::Env;
+use placet_core::record::Digest;
 use placet_testkit::upstream::{Answer, Upstream};
 use serde_json::json;
 
@@ -87,4 +88,16 @@ async fn triggers_follow_the_file_when_it_is_read_again() {
     served.gateway.reload(served_config(&flows(true, true))).unwrap();
     served.jobs_until("every:", 1).await;
     assert_eq!((jobs().await, hook.received().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_key_sets_off_only_what_it_may_ask_for() {
+    let key = |name: &str, models: &str| {
+        format!("[keys.{name}]\nsha256 = \"{}\"\nmodels = [\"{models}\"]\n", Digest::of(name.as_bytes()))
+    };
+    let flow = "[flows.bell]\nsteps = [{ webhook = \"bell\" }, \"one\", { respond = true }]\n";
+    let served = serve(&format!("{}{}{AGENTS}{flow}", key("ann", "bell"), key("bob", "two"))).await;
+    let ring =
+        async |name: &str| served.post_with("/v1/hooks/bell", &format!("x-api-key: {name}\r\n"), "{}").await.status;
+    assert_eq!((ring("ann").await, ring("bob").await, ring("eve").await), (200, 404, 401));
 }
