@@ -7,7 +7,6 @@ use placet_net::{Client, Request, Timeouts, Url};
 use placet_tools::{Approver, ApproverFailure, Decision, PolicyRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// The most bytes of an answer that are read.
 const ANSWER: usize = 64 * 1024;
@@ -51,8 +50,7 @@ impl PostedApprovals {
             None => request,
         };
         // Dropped with the question, the request is broken off.
-        let cancel = CancellationToken::new();
-        let response = self.client.send(request, &cancel).await.map_err(|error| error.to_string())?;
+        let response = self.client.send_until_dropped(request).await.map_err(|error| error.to_string())?;
         if !response.status.is_success() {
             return Err(format!("the question was answered with {}", response.status));
         }

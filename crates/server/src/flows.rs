@@ -254,7 +254,7 @@ impl Notify for Posting {
             .timeouts(Timeouts::default().within(NOTIFIED))
             .header("idempotency-key", &notice.key)
             .map_err(FlowError::handler)?;
-        let response = self.client.send(request, &CancellationToken::new()).await.map_err(FlowError::handler)?;
+        let response = self.client.send_until_dropped(request).await.map_err(FlowError::handler)?;
         if response.status.is_success() {
             return Ok(());
         }

@@ -11,7 +11,7 @@
 //! | Gemini | `{name, description, parametersJsonSchema}` | `[{functionDeclarations: […]}]` |
 //! | MCP | `{name, description, inputSchema, annotations}` | an array of them |
 
-use crate::json::{self, Node};
+use crate::json::{self, Fields, Node};
 use placet_core::{Effect, Schema, ToolDefinition};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
@@ -129,8 +129,25 @@ pub(crate) fn object_schema(schema: &Schema) -> Value {
     Value::Object(root)
 }
 
+/// A client's tool of which nothing is said but its name, what it does, its schema and whether that is to be kept to strictly;
+/// nothing where one of these is not as it should be.
+pub(crate) fn client_tool(fields: &Fields<'_>, schema: &Node<'_>) -> Option<ToolDefinition> {
+    let name = fields.text("name").filter(|name| !name.is_empty())?;
+    let description = match fields.given("description") {
+        Some(description) => description.as_str()?,
+        None => "",
+    };
+    let mut definition = ToolDefinition::new(name, description, client_schema(schema), Effect::Once);
+    definition.strict = match fields.given("strict") {
+        Some(Node::Bool(strict)) => Some(*strict),
+        Some(_) => return None,
+        None => None,
+    };
+    Some(definition)
+}
+
 /// A schema of a client's. One that says its `type` and `properties` is kept as the text that it is.
-pub(crate) fn client_schema(schema: &Node<'_>) -> Schema {
+fn client_schema(schema: &Node<'_>) -> Schema {
     let text = || match schema {
         Node::Schema(schema) => json::verbatim(Some(schema.text).filter(|_| schema.is_typed)?),
         Node::Object(fields) if fields.get("type").is_some() && fields.get("properties").is_some() => {

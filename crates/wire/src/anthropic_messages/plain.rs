@@ -3,9 +3,9 @@
 
 use super::request::Reader;
 use crate::json::{self, Fields, Node};
-use crate::tools::client_schema;
+use crate::tools::client_tool;
 use placet_core::part::Text;
-use placet_core::{Effect, Message, Origin, Part, Role, ToolDefinition};
+use placet_core::{Message, Origin, Part, Role};
 use std::sync::Arc;
 
 /// A block of which everything has a name of ours.
@@ -106,19 +106,7 @@ impl Reader<'_> {
                 None => {}
                 Some(kind) => kind.as_str().filter(|kind| *kind == "custom").map(|_| ())?,
             }
-            let name = fields.text("name").filter(|name| !name.is_empty())?;
-            let description = match fields.given("description") {
-                Some(description) => description.as_str()?,
-                None => "",
-            };
-            let schema = client_schema(fields.given("input_schema")?);
-            let mut definition = ToolDefinition::new(name, description, schema, Effect::Once);
-            definition.strict = match fields.given("strict") {
-                Some(Node::Bool(strict)) => Some(*strict),
-                Some(_) => return None,
-                None => None,
-            };
-            Some(Arc::new(definition))
+            client_tool(fields, fields.given("input_schema")?).map(Arc::new)
         };
         let read = read();
         let is_read = read.is_some();

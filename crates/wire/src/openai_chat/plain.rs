@@ -4,9 +4,9 @@
 
 use super::request::{Reader, SeenCall};
 use crate::json::{Fields, Node};
-use crate::tools::client_schema;
+use crate::tools::client_tool;
 use placet_core::part::Text;
-use placet_core::{Arguments, CallId, Effect, Message, Origin, Part, Role, ToolCall, ToolDefinition, ToolName};
+use placet_core::{Arguments, CallId, Message, Origin, Part, Role, ToolCall, ToolName};
 use std::sync::Arc;
 
 /// A call of which everything has a name of ours.
@@ -115,19 +115,8 @@ impl Reader<'_> {
             fields.text("type").filter(|kind| *kind == "function")?;
             let known = ["name", "description", "parameters", "strict"];
             let function = fields.get("function")?.as_fields().filter(|inner| inner.are_among(&known))?;
-            let description = match function.given("description") {
-                Some(description) => description.as_str()?,
-                None => "",
-            };
             let schema = function.get("parameters").filter(|schema| schema.is_object())?;
-            let mut definition =
-                ToolDefinition::new(word(function, "name")?, description, client_schema(schema), Effect::Once);
-            definition.strict = match function.given("strict") {
-                Some(Node::Bool(strict)) => Some(*strict),
-                Some(_) => return None,
-                None => None,
-            };
-            Some(Arc::new(definition))
+            client_tool(function, schema).map(Arc::new)
         };
         let read = read();
         let is_read = read.is_some();

@@ -5,11 +5,11 @@
 use super::request::Items;
 use super::tools::{ADDITIONAL, ClientTools, Tools};
 use crate::json::{Fields, Node};
-use crate::tools::client_schema;
+use crate::tools::client_tool;
 use placet_core::part::{Native, Text};
 use placet_core::{
-    Arguments, CallId, Effect, Item, ItemId, Message, Origin, Outcome, Part, Role, Stage, Status, ToolCall,
-    ToolDefinition, ToolName, ToolResult,
+    Arguments, CallId, Item, ItemId, Message, Origin, Outcome, Part, Role, Stage, Status, ToolCall, ToolName,
+    ToolResult,
 };
 
 /// The text at `key`; an empty one is taken for an absent one.
@@ -142,18 +142,7 @@ impl Tools {
             let known = ["type", "name", "description", "parameters", "strict"];
             let fields = tool.as_fields().filter(|tool| tool.are_among(&known))?;
             fields.text("type").filter(|kind| *kind == "function")?;
-            let description = match fields.given("description") {
-                Some(description) => description.as_str()?,
-                None => "",
-            };
-            let schema = client_schema(fields.get("parameters").filter(|schema| schema.is_object())?);
-            let mut definition = ToolDefinition::new(word(fields, "name")?, description, schema, Effect::Once);
-            definition.strict = match fields.given("strict") {
-                Some(Node::Bool(strict)) => Some(*strict),
-                Some(_) => return None,
-                None => None,
-            };
-            Some(definition)
+            client_tool(fields, fields.get("parameters").filter(|schema| schema.is_object())?)
         };
         let read = read();
         let is_read = read.is_some();

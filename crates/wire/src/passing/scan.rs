@@ -30,14 +30,10 @@ impl<'b> Walk<'b> {
     /// [`RequestError`] where it is no object, is cut, or something follows; and whatever `field` says.
     pub(super) fn object(
         mut self,
-        mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+        field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
         self.space();
-        self.members(|walk, name| {
-            let start = walk.at;
-            walk.value()?;
-            field(name, start..walk.at)
-        })?;
+        self.members(shown(field))?;
         self.nothing()
     }
 
@@ -47,13 +43,9 @@ impl<'b> Walk<'b> {
     /// As [`Walk::object`].
     pub(super) fn fields(
         mut self,
-        mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+        field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
     ) -> Result<(), RequestError> {
-        self.rest_of_members(|walk, name| {
-            let start = walk.at;
-            walk.value()?;
-            field(name, start..walk.at)
-        })?;
+        self.rest_of_members(shown(field))?;
         self.nothing()
     }
 
@@ -263,6 +255,17 @@ impl<'b> Walk<'b> {
         }
         self.at = self.body.len();
         Err(self.wrong(if within.text == 0 { "it ends too early" } else { "a text without its end" }))
+    }
+}
+
+/// Steps over a member's value and shows where its name and its value stand.
+fn shown<'b>(
+    mut field: impl FnMut(Range<usize>, Range<usize>) -> Result<(), RequestError>,
+) -> impl FnMut(&mut Walk<'b>, Range<usize>) -> Result<(), RequestError> {
+    move |walk, name| {
+        let start = walk.at;
+        walk.value()?;
+        field(name, start..walk.at)
     }
 }
 
