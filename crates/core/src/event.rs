@@ -14,6 +14,7 @@ use crate::billing::Billing;
 use crate::error::ErrorKind;
 use crate::id::{ApprovalId, CallId, CapabilityId, ProviderId, RunId, ToolName, TurnId};
 use crate::item::Item;
+use crate::json_text::SharedText;
 use crate::limits::Limits;
 use crate::open::{open_enum, open_words};
 use crate::outcome::ToolResult;
@@ -209,7 +210,7 @@ pub struct RunStarted {
     pub model: String,
     /// The instructions as the model gets them, those of the capabilities included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<Arc<str>>,
+    pub instructions: Option<SharedText>,
     /// The conversation at the start.
     pub input: Vec<Arc<Item>>,
     /// What the provider needs to go on with an earlier run's conversation.

@@ -1,6 +1,7 @@
 //! Items: the durable nouns that a conversation is made of.
 
 use crate::id::{ApprovalId, ArtifactId, CallId, ItemId, ProviderId};
+use crate::json_text::SharedText;
 use crate::open::{open_enum, open_words};
 use crate::origin::{Origin, Origins};
 use crate::outcome::ToolResult;
@@ -8,7 +9,6 @@ use crate::part::{Media, Native, Part, text_of};
 use crate::tool::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// A durable noun of a conversation, with where it came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Item {
     }
 
     /// What a user says.
-    pub fn user(id: ItemId, text: impl Into<Arc<str>>) -> Self {
+    pub fn user(id: ItemId, text: impl Into<SharedText>) -> Self {
         Item::new(id, Origin::User, Message { role: Role::User, parts: vec![Part::text(text)], native: None })
     }
 }

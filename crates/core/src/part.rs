@@ -1,6 +1,7 @@
 //! Parts: the pieces that content is made of.
 
 use crate::id::{ArtifactId, ProviderId};
+use crate::json_text::SharedText;
 use crate::open::open_enum;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +25,7 @@ open_enum! {
 
 impl Part {
     /// A text part.
-    pub fn text(text: impl Into<Arc<str>>) -> Self {
+    pub fn text(text: impl Into<SharedText>) -> Self {
         Part::Text(Text::new(text))
     }
 
@@ -48,7 +49,7 @@ pub fn text_of(parts: &[Part]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     /// The text itself. Shared, so that a long conversation is not copied from turn to turn.
-    pub text: Arc<str>,
+    pub text: SharedText,
     /// Set where a provider's prompt cache may end its prefix here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheMark>,
@@ -59,7 +60,7 @@ pub struct Text {
 
 impl Text {
     /// Text and nothing else.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
+    pub fn new(text: impl Into<SharedText>) -> Self {
         Text { text: text.into(), cache: None, native: None }
     }
 }

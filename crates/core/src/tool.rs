@@ -1,6 +1,7 @@
 //! Tool definitions, calls and their arguments.
 
 use crate::id::{CallId, ProviderId, ToolName};
+use crate::json_text::SharedText;
 use crate::part::{CacheMark, Native};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -168,11 +169,11 @@ fn native_or_bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<N
 /// Models write an empty text or `null` where they mean "no arguments", some gateways send an object instead of a text,
 /// and a cut turn leaves half of one: so the text is kept as it came, and [`Arguments::parse`] says what it means.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Arguments(Arc<str>);
+pub struct Arguments(SharedText);
 
 impl Arguments {
     /// Arguments with this text.
-    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
+    pub fn from_text(text: impl Into<SharedText>) -> Self {
         Arguments(text.into())
     }
 
@@ -189,6 +190,12 @@ impl Arguments {
     #[must_use]
     pub fn as_text(&self) -> &str {
         &self.0
+    }
+
+    /// The text to replay to a provider as a JSON document had it, quotes included, where it came from one and there were some.
+    #[must_use]
+    pub fn replay_json(&self) -> Option<&str> {
+        self.0.as_json().filter(|json| json.contains('{'))
     }
 
     /// The text to replay to a provider: `{}` where there were none.

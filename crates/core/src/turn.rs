@@ -4,6 +4,7 @@ use crate::error::ProviderError;
 use crate::hosted::HostedTool;
 use crate::id::{ProviderId, ToolName, TurnId};
 use crate::item::{Item, ItemBody};
+use crate::json_text::SharedText;
 use crate::open::{open_enum, open_words};
 use crate::part::Native;
 use crate::tool::{Schema, ToolCall, ToolDefinition};
@@ -19,7 +20,7 @@ pub struct TurnRequest {
     pub model: String,
     /// What the operator tells the model before everything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<Arc<str>>,
+    pub instructions: Option<SharedText>,
     /// The conversation so far.
     pub items: Vec<Arc<Item>>,
     /// The tools it may ask for, in declaration order.

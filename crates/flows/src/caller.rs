@@ -10,8 +10,8 @@ use crate::state::{Delta, LiveChat, said};
 use crate::work::{Later, WorkTime};
 use indexmap::IndexMap;
 use placet_core::{
-    Item, ItemBody, ItemId, Message, Origin, Outcome, Part, Role, RunId, Stage, Status, ToolCall, ToolResult,
-    TurnEvent, TurnRequest, Usage,
+    Item, ItemBody, ItemId, Message, Origin, Outcome, Part, Role, RunId, SharedText, Stage, Status, ToolCall,
+    ToolResult, TurnEvent, TurnRequest, Usage,
 };
 use placet_runtime::schedule::StoredJob;
 use serde::Serialize;
@@ -250,7 +250,7 @@ impl Caller {
     }
 
     /// Says something to the client; it never goes to the model. It is delivered with the stage.
-    pub fn reply(&self, text: impl Into<Arc<str>>) {
+    pub fn reply(&self, text: impl Into<SharedText>) {
         let item = self.0.cx.new_item(|id| said(id, text));
         self.0.push(item);
     }

@@ -14,7 +14,9 @@ use crate::resolve::Resolving;
 use futures_util::StreamExt;
 use indexmap::IndexMap;
 use placet_core::turn::TextDelta;
-use placet_core::{Accumulator, Item, ItemBody, ToolChoice, ToolDefinition, Turn, TurnEvent, TurnRequest, Usage};
+use placet_core::{
+    Accumulator, Item, ItemBody, SharedText, ToolChoice, ToolDefinition, Turn, TurnEvent, TurnRequest, Usage,
+};
 use placet_models::AskContext;
 use placet_runtime::{Problems, Runtime, RuntimeError};
 use placet_tools::{Grant, Registry};
@@ -113,7 +115,7 @@ impl Model {
     }
 
     /// Adds what a user says.
-    pub fn say(&mut self, text: impl Into<Arc<str>>) -> &mut Self {
+    pub fn say(&mut self, text: impl Into<SharedText>) -> &mut Self {
         let item = self.cx.new_item(|id| Item::user(id, text));
         self.add([item])
     }

@@ -1,7 +1,7 @@
 //! What a flow hands from step to step.
 
 use crate::work::Later;
-use placet_core::{CallId, Item, ItemBody, ItemId, Message, Origin, Part, Role, ToolCall};
+use placet_core::{CallId, Item, ItemBody, ItemId, Message, Origin, Part, Role, SharedText, ToolCall};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -99,7 +99,7 @@ pub(crate) struct Delta {
 }
 
 /// What somebody said, as an item.
-pub(crate) fn said(id: ItemId, text: impl Into<Arc<str>>) -> Item {
+pub(crate) fn said(id: ItemId, text: impl Into<SharedText>) -> Item {
     Item::new(id, Origin::Model, Message { role: Role::Assistant, parts: vec![Part::text(text)], native: None })
 }
 

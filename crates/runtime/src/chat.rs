@@ -10,7 +10,7 @@ use crate::turn::{self, TurnSize};
 use futures_util::StreamExt;
 use placet_core::event::TurnCompleted;
 use placet_core::price;
-use placet_core::{Accumulator, Item, ItemId, ProviderState, ToolResult, Turn, TurnRequest};
+use placet_core::{Accumulator, Item, ItemId, ProviderState, SharedText, ToolResult, Turn, TurnRequest};
 use placet_models::AskContext;
 use placet_observe::RunResult;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Runtime {
 
 impl Chat {
     /// Adds what the user says. Calls that were asked for and not resolved are answered as not run.
-    pub fn add(&mut self, text: impl Into<Arc<str>>) -> &mut Self {
+    pub fn add(&mut self, text: impl Into<SharedText>) -> &mut Self {
         let id = self.runtime.env().new_id();
         self.add_item(Arc::new(Item::user(id, text)))
     }

@@ -9,8 +9,8 @@ use placet_core::event::{RunStarted, TurnCompleted};
 use placet_core::hosted::HostedTool;
 use placet_core::turn::Controls;
 use placet_core::{
-    Billing, BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, ToolChoice, ToolDefinition,
-    ToolName, Turn,
+    Billing, BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, SharedText, ToolChoice,
+    ToolDefinition, ToolName, Turn,
 };
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
@@ -143,7 +143,7 @@ impl RunBuilder {
     }
 
     /// Adds what the user says.
-    pub fn input(mut self, text: impl Into<Arc<str>>) -> Self {
+    pub fn input(mut self, text: impl Into<SharedText>) -> Self {
         let id = self.runtime.env().new_id();
         self.input.push(Arc::new(Item::user(id, text)));
         self

@@ -76,8 +76,7 @@ impl Gateway {
             _ => (named_model(&outline, &body)?, outline.stream == Some(true)),
         };
         let route = self.permitted(&snapshot, &principal, &model)?;
-        let mut account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
-        account.tools = outline.tool_names(&body).into_iter().map(Cow::into_owned).collect();
+        let account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
         let query = passed_query(heading.path_and_query.query());
         let headers = request_headers(std::mem::take(&mut heading.headers), &account);
         let is_sse = query.as_deref().is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"));
@@ -248,6 +247,9 @@ impl Gateway {
         asked: &TurnAsked,
         account: &mut Option<Account>,
     ) -> Result<Response<Body>, Missed> {
+        if let Some(account) = account.as_mut().filter(|account| account.tools.is_empty()) {
+            account.tools = asked.outline.tool_names(&asked.body).into_iter().map(Cow::into_owned).collect();
+        }
         let ask_usage =
             if upstream.stream_usage { asked.outline.ask_for_usage(asked.speech, &asked.body) } else { None };
         let strips = ask_usage.is_some();

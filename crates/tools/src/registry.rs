@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use indexmap::IndexMap;
 use placet_core::env::panic_text;
 use placet_core::event::GrantRecord;
-use placet_core::{CapabilityId, Effect, ToolDefinition, ToolName};
+use placet_core::{CapabilityId, Effect, SharedText, ToolDefinition, ToolName};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -86,11 +86,11 @@ impl Registry {
 
     /// The system prompt with the instructions below it, a blank line between.
     #[must_use]
-    pub fn instruct(&self, system: Option<&str>) -> Option<Arc<str>> {
+    pub fn instruct(&self, system: Option<&str>) -> Option<SharedText> {
         match (system.filter(|text| !text.trim().is_empty()), &self.0.instructions) {
             (Some(system), Some(own)) => Some([system, "\n\n", own].concat().into()),
             (Some(system), None) => Some(system.into()),
-            (None, own) => own.clone(),
+            (None, own) => own.clone().map(SharedText::from),
         }
     }
 

@@ -30,6 +30,7 @@ mod parts;
 mod request;
 mod seal;
 mod usage;
+mod write;
 
 pub use crate::failure::decode_error;
 pub use decode::{EventDecoder, decode_response};

@@ -5,6 +5,7 @@ use super::{Feature, FeatureStatus, ONE_CALL, Profile};
 use placet_core::{ErrorKind, ProviderError, TurnRequest};
 use placet_wire::fields::{ALL_FIELDS, Class, class_of};
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// Efforts, from little to much.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -125,9 +126,16 @@ impl Profile {
     }
 }
 
-/// The fields that a name stands for.
+/// The fields that a name stands for. They are looked for often, nearly always in vain.
 fn fields_within(name: &str) -> impl Iterator<Item = &'static str> {
-    ALL_FIELDS.iter().map(|(field, _)| *field).filter(move |field| super::is_within(field, name))
+    static SORTED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let mut fields: Vec<_> = ALL_FIELDS.iter().map(|(field, _)| *field).collect();
+        fields.sort_unstable();
+        fields
+    });
+    // A dot sorts before all else that follows a name, so that what is within it stands together.
+    let first = SORTED.partition_point(|field| *field < name);
+    SORTED.iter().skip(first).copied().take_while(move |field| super::is_within(field, name))
 }
 
 /// The known effort that is nearest to the one that was asked for; of two, the lesser.

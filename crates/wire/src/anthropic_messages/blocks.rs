@@ -2,6 +2,7 @@
 
 use super::decode::INVALID_JSON;
 use super::encode::Encoder;
+use crate::json::Written;
 use crate::names::alias_within;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -82,7 +83,7 @@ pub(super) struct Block<'a> {
 }
 
 enum BlockBody<'a> {
-    Text(&'a str),
+    Text(Written<'a>),
     Thinking { text: &'a str, signature: bool },
     ToolUse { id: &'a str, name: Cow<'a, str>, input: Input<'a> },
     ToolResult { id: &'a str, content: ResultContent<'a>, is_error: bool },
@@ -97,7 +98,7 @@ enum Input<'a> {
 
 enum ResultContent<'a> {
     None,
-    Text(&'a str),
+    Text(Written<'a>),
     Blocks(Vec<Block<'a>>),
 }
 
@@ -399,9 +400,12 @@ impl<'e, 'a> Writer<'e, 'a> {
         let writes_marks = self.encoder.writes_marks;
         let is_plain = |text: &Text| (text.cache.is_none() || !writes_marks) && text.native.is_none();
         let all = result.outcome.content.as_slice();
-        let told: Vec<&Part> = all.iter().filter(|part| part.as_text() != Some("")).collect();
+        let told: Vec<&Part> =
+            all.iter().filter(|part| !matches!(part, Part::Text(text) if text.text.is_empty())).collect();
         let content = match (told.as_slice(), all) {
-            ([Part::Text(text)], _) | ([], [Part::Text(text)]) if is_plain(text) => ResultContent::Text(&text.text),
+            ([Part::Text(text)], _) | ([], [Part::Text(text)]) if is_plain(text) => {
+                ResultContent::Text(Written(&text.text))
+            }
             ([], _) => ResultContent::None,
             (parts, _) => {
                 let mut blocks = Vec::with_capacity(parts.len());
@@ -470,7 +474,7 @@ impl<'e, 'a> Writer<'e, 'a> {
             Part::Text(text) if text.text.is_empty() => return Ok(None),
             Part::Text(text) => {
                 let fields = self.encoder.fields("text.native", text.native.as_ref());
-                let mut block = self.block(BlockBody::Text(&text.text), fields);
+                let mut block = self.block(BlockBody::Text(Written(&text.text)), fields);
                 block.cache = self.encoder.mark("text.cache", text.cache.as_ref());
                 block
             }

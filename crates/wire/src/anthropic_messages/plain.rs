@@ -5,21 +5,21 @@ use super::request::Reader;
 use crate::json::{self, Fields, Node};
 use crate::tools::client_tool;
 use placet_core::part::Text;
-use placet_core::{Message, Origin, Part, Role};
+use placet_core::{Message, Origin, Part, Role, SharedText};
 use std::sync::Arc;
 
 /// A block of which everything has a name of ours.
 enum Plain<'n> {
-    Text(Arc<str>),
+    Text(SharedText),
     Call { id: &'n str, name: &'n str, arguments: String },
     Result { id: &'n str, content: Vec<Part>, has_failed: bool },
 }
 
-fn part(text: Arc<str>) -> Part {
+fn part(text: SharedText) -> Part {
     Part::Text(Text { text, cache: None, native: None })
 }
 
-fn text_block(block: &Fields<'_>) -> Option<Arc<str>> {
+fn text_block(block: &Fields<'_>) -> Option<SharedText> {
     block.get("text").filter(|_| block.are_among(&["type", "text"]))?.shared()
 }
 

@@ -2,11 +2,13 @@
 
 use super::encode::Encoder;
 use super::parts::wire_name;
+use super::write::{Content, PartForm};
 use super::{LateSystem, TEXT_STATE, parts};
 use crate::schema::has_key;
 use placet_core::item::Reasoning;
 use placet_core::part::{Media, MediaSource, Native, Text};
-use placet_core::{CallId, Item, ItemBody, Part, ProviderError, Role, ToolCall, ToolResult, TurnRequest};
+use placet_core::{CallId, Item, ItemBody, Part, ProviderError, Role, SharedText, ToolCall, ToolResult, TurnRequest};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,43 +17,10 @@ use std::sync::Arc;
 pub(super) const PLACEHOLDER: &str = "skip_thought_signature_validator";
 const FOREIGN: &str = "it belongs to another provider";
 
-/// One content of the body.
-struct Content {
-    /// `model` or `user`.
-    role: &'static str,
-    /// Another word for the role, where the body that it came from has one.
-    word: Option<String>,
-    parts: Vec<Value>,
-    beside: Map<String, Value>,
-    /// A content that nothing may be added to.
-    raw: Option<Value>,
-    /// Holds results only, which a following message does not join.
-    results: bool,
-}
-
-impl Content {
-    fn new(role: &'static str) -> Self {
-        Content { role, word: None, parts: Vec::new(), beside: Map::new(), raw: None, results: false }
-    }
-
-    fn form(self) -> Value {
-        if let Some(raw) = self.raw {
-            return raw;
-        }
-        let mut form = Map::new();
-        form.insert("role".to_owned(), self.word.unwrap_or_else(|| self.role.to_owned()).into());
-        form.insert("parts".to_owned(), Value::Array(self.parts));
-        for (key, value) in self.beside {
-            form.entry(key).or_insert(value);
-        }
-        Value::Object(form)
-    }
-}
-
 /// The contents that have been put down, and what the model has asked for since.
 #[derive(Default)]
 struct Written<'a> {
-    contents: Vec<Content>,
+    contents: Vec<Content<'a>>,
     /// The calls of the last content, which wait for their results.
     round: Vec<&'a ToolCall>,
     /// Results that stand elsewhere already.
@@ -61,9 +30,12 @@ struct Written<'a> {
 impl<'a> Encoder<'a> {
     /// The operator's parts and the contents. Consecutive items of the model are one content, and the results of all its calls
     /// follow in one; where the items come from a client's body, its own contents are kept.
-    pub(super) fn conversation(&mut self, request: &'a TurnRequest) -> Result<(Vec<Value>, Vec<Value>), ProviderError> {
-        let mut system: Vec<Value> = Vec::new();
-        system.extend(request.instructions.as_ref().map(|text| json!({"text": &**text})));
+    pub(super) fn conversation(
+        &mut self,
+        request: &'a TurnRequest,
+    ) -> Result<(Vec<PartForm<'a>>, Vec<Content<'a>>), ProviderError> {
+        let mut system: Vec<PartForm<'_>> = Vec::new();
+        system.extend(request.instructions.as_ref().map(PartForm::Text));
         let is_system =
             |item: &Arc<Item>| matches!(&item.body, ItemBody::Message(message) if message.role == Role::System);
         let leading = request.items.iter().take_while(|item| is_system(item)).count();
@@ -95,7 +67,7 @@ impl<'a> Encoder<'a> {
             self.item(at, item, request, &results, &mut written)?;
         }
         self.round(request, &results, &mut written, true)?;
-        Ok((system, written.contents.into_iter().map(Content::form).collect()))
+        Ok((system, written.contents))
     }
 
     /// Whether an item begins a content of the body that it came from; `None` where it came from none.
@@ -138,14 +110,13 @@ impl<'a> Encoder<'a> {
             }
             ItemBody::ToolCall(call) => {
                 let known = written.contents.last().filter(|last| last.role == "model" && begins != Some(true));
-                let is_first =
-                    !known.is_some_and(|last| last.parts.iter().any(|part| part.get("functionCall").is_some()));
+                let is_first = !known.is_some_and(|last| last.parts.iter().any(PartForm::is_call));
                 let part = self.call(call, is_first);
                 model(&mut written.contents, begins, part);
                 written.round.push(call);
             }
             ItemBody::HostedCall(call) if call.provider == self.dialect.provider && call.value.is_object() => {
-                model(&mut written.contents, begins, call.value.clone());
+                model(&mut written.contents, begins, PartForm::Made(call.value.clone()));
             }
             ItemBody::HostedCall(_) => self.omitted.add("hosted_call", FOREIGN),
             ItemBody::Native(native) if native.provider == self.dialect.provider && native.value.is_object() => {
@@ -153,7 +124,7 @@ impl<'a> Encoder<'a> {
                     self.round(request, results, written, false)?;
                     written.contents.push(Content { raw: Some(native.value.clone()), ..Content::new("") });
                 } else {
-                    model(&mut written.contents, begins, native.value.clone());
+                    model(&mut written.contents, begins, PartForm::Made(native.value.clone()));
                 }
             }
             ItemBody::Native(_) => self.omitted.add("native_item", FOREIGN),
@@ -235,9 +206,16 @@ impl<'a> Encoder<'a> {
     }
 
     /// One part; `None` where it was left out.
-    fn part(&mut self, part: &Part) -> Result<Option<Value>, ProviderError> {
+    fn part(&mut self, part: &'a Part) -> Result<Option<PartForm<'a>>, ProviderError> {
+        if let Part::Text(text) = part {
+            return Ok(Some(self.text(text)));
+        }
+        Ok(self.more_than_text(part)?.map(PartForm::Made))
+    }
+
+    /// One part that is no text; `None` where it was left out.
+    fn more_than_text(&mut self, part: &Part) -> Result<Option<Value>, ProviderError> {
         Ok(Some(match part {
-            Part::Text(text) => self.text(text),
             Part::Image(media) => self.media(media, "image")?,
             Part::Audio(media) => self.media(media, "audio")?,
             Part::File(media) => self.media(media, "file")?,
@@ -264,21 +242,25 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn text(&mut self, text: &Text) -> Value {
+    fn text(&mut self, text: &'a Text) -> PartForm<'a> {
         if text.cache.is_some() {
             self.omitted.add("text.cache", "the server finds shared beginnings itself");
         }
+        let beside = self.beside(text.native.as_ref(), "text.native").unwrap_or_default();
+        if beside.is_empty() {
+            return PartForm::Text(&text.text);
+        }
         let mut form = Map::new();
         form.insert("text".to_owned(), (*text.text).into());
-        for (key, value) in self.beside(text.native.as_ref(), "text.native").unwrap_or_default() {
+        for (key, value) in beside {
             if !TEXT_STATE.contains(&key.as_str()) {
                 form.entry(key).or_insert(value);
             }
         }
-        Value::Object(form)
+        PartForm::Made(Value::Object(form))
     }
 
-    fn thought(&mut self, reasoning: &Reasoning) -> Option<Value> {
+    fn thought(&mut self, reasoning: &Reasoning) -> Option<PartForm<'a>> {
         let Some(native) = &reasoning.native else {
             self.omitted.add("reasoning", "nobody knows whose it is");
             return None;
@@ -290,12 +272,21 @@ impl<'a> Encoder<'a> {
         for (key, value) in beside {
             form.entry(key).or_insert(value);
         }
-        Some(Value::Object(form))
+        Some(PartForm::Made(Value::Object(form)))
     }
 
-    fn call(&mut self, call: &ToolCall, is_first: bool) -> Value {
+    fn call(&mut self, call: &'a ToolCall, is_first: bool) -> PartForm<'a> {
+        let id = call.provider_id.as_deref().filter(|id| !id.is_empty() && self.dialect.call_ids);
+        let text = call.arguments.replay_text();
+        if call.native.is_none()
+            && text.starts_with('{')
+            && let Ok(arguments) = serde_json::from_str::<&RawValue>(text)
+        {
+            let signature = Some(PLACEHOLDER).filter(|_| is_first && self.dialect.placeholder_signature);
+            return PartForm::Call { id, name: wire_name(call.name.as_str()), arguments, signature };
+        }
         let mut inner = Map::new();
-        if let Some(id) = call.provider_id.as_deref().filter(|id| !id.is_empty() && self.dialect.call_ids) {
+        if let Some(id) = id {
             inner.insert("id".to_owned(), id.into());
         }
         inner.insert("name".to_owned(), wire_name(call.name.as_str()).into());
@@ -309,12 +300,20 @@ impl<'a> Encoder<'a> {
         if is_first && self.dialect.placeholder_signature && !form.contains_key("thoughtSignature") {
             form.insert("thoughtSignature".to_owned(), PLACEHOLDER.into());
         }
-        Value::Object(form)
+        PartForm::Made(Value::Object(form))
     }
 
-    fn result(&mut self, result: &ToolResult) -> Result<Value, ProviderError> {
+    fn result(&mut self, result: &'a ToolResult) -> Result<PartForm<'a>, ProviderError> {
+        let id = result.provider_id.as_deref().filter(|id| !id.is_empty() && self.dialect.call_ids);
+        let is_error = result.outcome.is_error();
+        if let ([Part::Text(Text { text, cache: None, native: _ })], None) = (&*result.outcome.content, &result.native)
+            && !may_be_object(text)
+        {
+            let name = wire_name(result.tool.as_str());
+            return Ok(PartForm::Result { id, name, key: if is_error { "error" } else { "output" }, text });
+        }
         let mut inner = Map::new();
-        if let Some(id) = result.provider_id.as_deref().filter(|id| !id.is_empty() && self.dialect.call_ids) {
+        if let Some(id) = id {
             inner.insert("id".to_owned(), id.into());
         }
         inner.insert("name".to_owned(), wire_name(result.tool.as_str()).into());
@@ -332,7 +331,7 @@ impl<'a> Encoder<'a> {
                 Part::Image(image) => ("tool_result.image", self.media(image, "image")?),
                 Part::Audio(audio) => ("tool_result.audio", self.media(audio, "audio")?),
                 Part::File(file) => ("tool_result.file", self.media(file, "file")?),
-                Part::Native(_) => match self.part(part)? {
+                Part::Native(_) => match self.more_than_text(part)? {
                     Some(form) => ("tool_result.native", form),
                     None => continue,
                 },
@@ -345,12 +344,12 @@ impl<'a> Encoder<'a> {
             }
             media.push(form);
         }
-        inner.insert("response".to_owned(), Value::Object(response(text.as_deref(), result.outcome.is_error())));
+        inner.insert("response".to_owned(), Value::Object(response(text.as_deref(), is_error)));
         if !media.is_empty() {
             inner.insert("parts".to_owned(), Value::Array(media));
         }
         let beside = self.beside(result.native.as_ref(), "tool_result.native").unwrap_or_default();
-        Ok(Value::Object(with_inner("functionResponse", inner, beside)))
+        Ok(PartForm::Made(Value::Object(with_inner("functionResponse", inner, beside))))
     }
 
     fn media(&mut self, media: &Media, kind: &str) -> Result<Value, ProviderError> {
@@ -416,7 +415,7 @@ impl<'a> Encoder<'a> {
 }
 
 /// Adds a part to the content of the model, which it may begin.
-fn model(contents: &mut Vec<Content>, begins: Option<bool>, part: Value) {
+fn model<'a>(contents: &mut Vec<Content<'a>>, begins: Option<bool>, part: PartForm<'a>) {
     let joins = contents.last().is_some_and(|last| last.role == "model" && last.raw.is_none());
     if !joins || begins == Some(true) {
         contents.push(Content::new("model"));
@@ -427,7 +426,12 @@ fn model(contents: &mut Vec<Content>, begins: Option<bool>, part: Value) {
 }
 
 /// The content of the user that comes next: the last one where the item joins it, else a new one.
-fn user(contents: &mut Vec<Content>, begins: Option<bool>, results: bool, word: Option<String>) -> &mut Content {
+fn user<'c, 'a>(
+    contents: &'c mut Vec<Content<'a>>,
+    begins: Option<bool>,
+    results: bool,
+    word: Option<String>,
+) -> &'c mut Content<'a> {
     let joins = contents.last().is_some_and(|last| {
         last.role == "user" && last.raw.is_none() && begins.map_or(results && last.results, |begins| !begins)
     });
@@ -461,6 +465,16 @@ pub(super) fn says_error(response: &Map<String, Value>) -> bool {
 /// Whether an object holds one text at this key and nothing else.
 pub(super) fn is_only(response: &Map<String, Value>, key: &str) -> bool {
     response.len() == 1 && response.get(key).is_some_and(Value::is_string)
+}
+
+/// Whether a text may say an object.
+fn may_be_object(text: &SharedText) -> bool {
+    // An escape may stand for the space before it.
+    let first = match text.as_json() {
+        Some(json) => json.as_bytes().get(1),
+        None => text.as_bytes().first(),
+    };
+    first.is_none_or(|byte| matches!(byte, b'{' | b'\\' | b' ' | b'\n' | b'\r' | b'\t'))
 }
 
 /// The response of a function. Servers refuse one in which references of a schema stand, so that such a text stays a text.

@@ -1,6 +1,7 @@
 //! From a request of ours to the body of a `generateContent` request.
 
 use super::parts::wire_name;
+use super::write::{Body, Declaration};
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
 use crate::encoded::{Encoded, Omission, Omissions};
 use crate::foreign;
@@ -25,12 +26,9 @@ pub(super) const OUTPUT: &str = "output";
 /// express, which it names; of kind *invalid request* for a conversation that no server takes (a call without its result).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    let (body, omitted) = encode(request, dialect, None)?;
+    let (body, omitted) = written(request, dialect, None)?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
-    let body = json::to_vec(&body).map_err(|error| {
-        let problem = format!("the request cannot be written as JSON: {error}");
-        ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
-    })?;
+    let body = json::to_vec(&body).map_err(unwritable)?;
     Ok(Encoded { body: body.into(), omitted, names })
 }
 
@@ -43,11 +41,29 @@ pub(super) struct Places {
     pub(super) words: HashMap<ItemId, String>,
 }
 
+/// The body as a tree.
 pub(super) fn encode(
     request: &TurnRequest,
     dialect: &Dialect,
     places: Option<&Places>,
 ) -> Result<(Map<String, Value>, Vec<Omission>), ProviderError> {
+    let (body, omitted) = written(request, dialect, places)?;
+    match serde_json::to_value(&body) {
+        Ok(Value::Object(fields)) => Ok((fields, omitted)),
+        Ok(_) | Err(_) => Err(unwritable("it is no object")),
+    }
+}
+
+fn unwritable(problem: impl std::fmt::Display) -> ProviderError {
+    let problem = format!("the request cannot be written as JSON: {problem}");
+    ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
+}
+
+fn written<'a>(
+    request: &'a TurnRequest,
+    dialect: &'a Dialect,
+    places: Option<&'a Places>,
+) -> Result<(Body<'a>, Vec<Omission>), ProviderError> {
     foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default(), places };
     let mut native = match encoder.beside(request.native.as_ref(), "native") {
@@ -60,9 +76,9 @@ pub(super) fn encode(
         body.insert("cachedContent".to_owned(), content.as_str().into());
     }
     if !system.is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({"parts": system}));
+        body.insert("systemInstruction".to_owned(), Value::Null);
     }
-    encoder.tools(request, &mut body)?;
+    let declarations = encoder.tools(request, &mut body)?;
     encoder.restrictions(request, &mut body)?;
     let mut config = Map::new();
     encoder.controls(request, &mut config, &mut body)?;
@@ -73,9 +89,17 @@ pub(super) fn encode(
     if request.provider_state.is_some() {
         encoder.omitted.add("provider_state", "the whole conversation is sent; the server keeps nothing");
     }
-    body.insert("contents".to_owned(), Value::Array(contents));
-    merge_under(&mut body, native);
-    merge_over(&mut body, &request.extra);
+    body.insert("contents".to_owned(), Value::Null);
+    // What somebody else adds to is made a tree.
+    let is_open = |key: &str| native.contains_key(key) || request.extra.contains_key(key);
+    let keys = ["systemInstruction", "contents", "tools"];
+    let mut body = Body { fields: body, system, contents, declarations };
+    if keys.into_iter().any(is_open) {
+        let Ok(Value::Object(fields)) = serde_json::to_value(&body) else { return Err(unwritable("it is no object")) };
+        body.fields = fields;
+    }
+    merge_under(&mut body.fields, native);
+    merge_over(&mut body.fields, &request.extra);
     Ok((body, encoder.omitted.0))
 }
 
@@ -121,18 +145,23 @@ impl<'a> Encoder<'a> {
         ProviderError::new(ErrorKind::InvalidRequest, self.dialect.provider.clone(), problem)
     }
 
-    fn tools(&mut self, request: &TurnRequest, body: &mut Map<String, Value>) -> Result<(), ProviderError> {
+    /// Puts down the tools, but for the declarations, which stand beside the body.
+    fn tools(
+        &mut self,
+        request: &'a TurnRequest,
+        body: &mut Map<String, Value>,
+    ) -> Result<Vec<Declaration<'a>>, ProviderError> {
         let choice = &request.tool_choice;
         if request.tools.is_empty() && request.hosted.is_empty() && choice.is_forced() {
             return Err(self.invalid("a tool call is demanded, but no tool is offered".to_owned()));
         }
         let mut forms = Vec::new();
-        if !request.tools.is_empty() {
-            let mut declarations = Vec::with_capacity(request.tools.len());
-            for tool in &request.tools {
-                declarations.push(self.declaration(tool)?);
-            }
-            forms.push(json!({"functionDeclarations": declarations}));
+        let mut declarations = Vec::with_capacity(request.tools.len());
+        for tool in &request.tools {
+            declarations.push(self.declaration(tool)?);
+        }
+        if !declarations.is_empty() {
+            forms.push(json!({"functionDeclarations": null}));
         }
         let is_mixed = !request.tools.is_empty() && !request.hosted.is_empty();
         if is_mixed && !self.dialect.mixed_tools {
@@ -184,10 +213,10 @@ impl<'a> Encoder<'a> {
         if !tool_config.is_empty() {
             body.insert("toolConfig".to_owned(), Value::Object(tool_config));
         }
-        Ok(())
+        Ok(declarations)
     }
 
-    fn declaration(&mut self, tool: &ToolDefinition) -> Result<Value, ProviderError> {
+    fn declaration(&mut self, tool: &'a ToolDefinition) -> Result<Declaration<'a>, ProviderError> {
         if tool.strict == Some(true) {
             self.omitted.add("tool.strict", "the server does not hold a model to one tool's schema");
         }
@@ -195,6 +224,14 @@ impl<'a> Encoder<'a> {
             self.omitted.add("tool.cache", "the server finds shared beginnings itself");
         }
         let mut beside = self.beside(tool.native.as_ref(), "tool.native").unwrap_or_default();
+        if beside.is_empty()
+            && self.dialect.schemas == SchemaForm::Json
+            // It has its type and its fields; where no word of it begins as a reference does, it goes out as it came.
+            && let Some(schema) = tool.schema.as_text().filter(|schema| !schema.get().contains("\"$"))
+        {
+            let name = wire_name(tool.name.as_str());
+            return Ok(Declaration::Plain { name, description: &tool.description, schema });
+        }
         let mut form = Map::new();
         form.insert("name".to_owned(), wire_name(tool.name.as_str()).into());
         form.insert("description".to_owned(), tool.description.as_str().into());
@@ -220,7 +257,7 @@ impl<'a> Encoder<'a> {
         for (key, value) in beside {
             form.entry(key).or_insert(value);
         }
-        Ok(Value::Object(form))
+        Ok(Declaration::Made(Value::Object(form)))
     }
 
     fn restrictions(&mut self, request: &TurnRequest, body: &mut Map<String, Value>) -> Result<(), ProviderError> {

@@ -15,7 +15,7 @@ use placet_core::part::{Native, Text};
 use placet_core::turn::CacheControl;
 use placet_core::{
     Arguments, CallId, Effect, Env, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId, Reason, Role, Schema,
-    Stage, Status, ToolCall, ToolDefinition, ToolName, ToolResult, TurnRequest,
+    SharedText, Stage, Status, ToolCall, ToolDefinition, ToolName, ToolResult, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The first text is the instructions; what else the operator shows is a message before all others.
-    fn system(&mut self, system: Option<Value>) -> Option<Arc<str>> {
+    fn system(&mut self, system: Option<Value>) -> Option<SharedText> {
         let parts = match system? {
             Value::String(text) => return Some(text.into()),
             Value::Object(mut content) => match take(&mut content, "parts") {

@@ -1,10 +1,9 @@
 //! Reading a body into nodes that borrow from it.
 
-use super::{next_special, plain_in};
+use placet_core::json_text::{JsonText, SharedText};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Number, Value};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// As deep as `serde_json` reads.
 const DEEPEST: u8 = 127;
@@ -35,18 +34,33 @@ pub(crate) struct Schema<'a> {
 /// Fields that hold schemas.
 const SCHEMAS: [&str; 3] = ["parameters", "input_schema", "parametersJsonSchema"];
 
-/// A text: as it stands in the body, or made of it where something in it is escaped.
-#[derive(Clone, Debug, PartialEq)]
+/// A text: as it stands in the body, or, where something in it is escaped, to be made of it.
+#[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
-    There(&'a str),
-    Made(Arc<str>),
+    There(JsonText<'a>, &'a str),
+    Escaped(SharedText),
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl<'a> From<JsonText<'a>> for Text<'a> {
+    fn from(text: JsonText<'a>) -> Self {
+        match text.unescaped() {
+            Some(unescaped) => Text::There(text, unescaped),
+            None => Text::Escaped(text.into()),
+        }
+    }
 }
 
 impl Text<'_> {
     fn as_str(&self) -> &str {
         match self {
-            Text::There(text) => text,
-            Text::Made(text) => text,
+            Text::There(_, text) => text,
+            Text::Escaped(text) => text,
         }
     }
 }
@@ -98,11 +112,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text, to be kept. One that was made of the body is not copied.
-    pub(crate) fn shared(&self) -> Option<Arc<str>> {
+    /// The text, to be kept.
+    pub(crate) fn shared(&self) -> Option<SharedText> {
         match self {
-            Node::Text(Text::There(text)) => Some((*text).into()),
-            Node::Text(Text::Made(text)) => Some(text.clone()),
+            Node::Text(Text::There(text, _)) => Some((*text).into()),
+            Node::Text(Text::Escaped(text)) => Some(text.clone()),
             _ => None,
         }
     }
@@ -166,7 +180,7 @@ impl Serialize for Node<'_> {
 /// As `serde_json` gives them.
 pub(crate) fn read(body: &[u8]) -> Result<Node<'_>, serde_json::Error> {
     let read = std::str::from_utf8(body).ok().and_then(|text| {
-        let mut reader = Reader { text, at: 0, depth: 0, inexact: 0, scratch: String::new(), names: Vec::new() };
+        let mut reader = Reader { text, at: 0, depth: 0, inexact: 0, names: Vec::new() };
         let node = reader.value()?;
         reader.space();
         (reader.at == text.len()).then_some(node)
@@ -184,10 +198,10 @@ impl From<&Value> for Node<'_> {
             Value::Null => Node::Null,
             Value::Bool(truth) => Node::Bool(*truth),
             Value::Number(number) => Node::Number(number.clone()),
-            Value::String(text) => Node::Text(Text::Made(text.as_str().into())),
+            Value::String(text) => Node::Text(Text::Escaped(text.into())),
             Value::Array(list) => Node::List(list.iter().map(Node::from).collect()),
             Value::Object(map) => {
-                let fields = map.iter().map(|(key, value)| (Text::Made(key.as_str().into()), Node::from(value)));
+                let fields = map.iter().map(|(key, value)| (Text::Escaped(key.into()), Node::from(value)));
                 Node::Object(Fields { fields: fields.collect() })
             }
         }
@@ -201,7 +215,6 @@ struct Reader<'a> {
     depth: u8,
     /// How often so far there was space, or a field in an object that had one of its name.
     inexact: usize,
-    scratch: String,
     /// The names of fields in the objects that are open, where those are only looked through.
     names: Vec<&'a str>,
 }
@@ -310,17 +323,7 @@ impl<'a> Reader<'a> {
     /// Passes over a value in which nothing stands twice and no name is escaped.
     fn pass(&mut self) -> Option<()> {
         match self.peek()? {
-            b'"' => loop {
-                self.at = next_special(self.text.as_bytes(), self.at + 1);
-                match self.peek()? {
-                    b'"' => {
-                        self.at += 1;
-                        return Some(());
-                    }
-                    b'\\' => self.at += escaped(self.text.as_bytes().get(self.at + 1..)?)?.1,
-                    _ => return None,
-                }
-            },
+            b'"' => self.json_text().map(drop),
             b'{' => self.pass_object().map(|_| ()),
             b'[' => {
                 self.depth += 1;
@@ -348,7 +351,7 @@ impl<'a> Reader<'a> {
         let first = self.names.len();
         if !self.takes(b'}') {
             loop {
-                let Text::There(name) = self.string()? else { return None };
+                let name = self.json_text()?.unescaped()?;
                 self.takes(b':').then_some(())?;
                 let is_new = self.names.len() < first + FEW && !self.names.get(first..)?.contains(&name);
                 is_new.then(|| self.names.push(name))?;
@@ -400,77 +403,12 @@ impl<'a> Reader<'a> {
 
     /// A text, of which the opening quote comes next.
     fn string(&mut self) -> Option<Text<'a>> {
-        self.takes(b'"').then_some(())?;
-        let (text, bytes) = (self.text, self.text.as_bytes());
-        let from = self.at;
-        let mut at = next_special(bytes, from);
-        if bytes.get(at) == Some(&b'"') {
-            self.at = at + 1;
-            return text.get(from..at).map(Text::There);
-        }
-        let mut made = std::mem::take(&mut self.scratch);
-        made.clear();
-        made.push_str(text.get(from..at)?);
-        loop {
-            match bytes.get(at)? {
-                b'"' => break,
-                b'\\' => {}
-                // A control character.
-                _ => return None,
-            }
-            let (letter, length) = escaped(bytes.get(at + 1..)?)?;
-            made.push(letter);
-            at += 1 + length;
-            // Whole blocks are put down as they are; what is too much of the last one is taken back.
-            let is_found = loop {
-                let Some(block) = text.get(at..at + 8) else { break false };
-                made.push_str(block);
-                let plain = block.as_bytes().first_chunk::<8>().map_or(0, |block| plain_in(*block));
-                at += plain;
-                if plain < 8 {
-                    made.truncate(made.len() - (8 - plain));
-                    break true;
-                }
-            };
-            if !is_found {
-                // The body ends, or a block ends within a letter.
-                let from = at;
-                at = next_special(bytes, from);
-                made.push_str(text.get(from..at)?);
-            }
-        }
-        self.at = at + 1;
-        let node = Text::Made(made.as_str().into());
-        self.scratch = made;
-        Some(node)
+        self.json_text().map(Text::from)
     }
-}
 
-/// The letter that an escape stands for and the length of the escape, without its backslash.
-fn escaped(rest: &[u8]) -> Option<(char, usize)> {
-    Some(match rest.first()? {
-        b'"' => ('"', 1),
-        b'\\' => ('\\', 1),
-        b'/' => ('/', 1),
-        b'b' => ('\u{8}', 1),
-        b'f' => ('\u{c}', 1),
-        b'n' => ('\n', 1),
-        b'r' => ('\r', 1),
-        b't' => ('\t', 1),
-        b'u' => {
-            let first = hex(rest.get(1..5)?)?;
-            if let Some(letter) = char::from_u32(first) {
-                return Some((letter, 5));
-            }
-            // Half a letter beyond the first 65,536: the other half has to follow.
-            let second = rest.get(5..).filter(|rest| rest.starts_with(b"\\u")).and_then(|rest| hex(rest.get(2..6)?))?;
-            let letter = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]).next()?.ok()?;
-            (letter, 11)
-        }
-        _ => return None,
-    })
-}
-
-fn hex(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+    fn json_text(&mut self) -> Option<JsonText<'a>> {
+        let text = JsonText::at(self.text, self.at)?;
+        self.at += text.written().len();
+        Some(text)
+    }
 }

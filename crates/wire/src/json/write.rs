@@ -1,6 +1,7 @@
 //! Writing values as `serde_json` does, but for the speed of texts.
 
-use super::{is_special, plain_in};
+use placet_core::json_text::append as text;
+use placet_core::{Arguments, SharedText};
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 use serde::ser::{self, Serialize, Serializer};
@@ -25,44 +26,6 @@ pub(crate) fn append(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Re
     value.serialize(Writer { out })
 }
 
-/// Appends a text with its quotes.
-fn text(out: &mut Vec<u8>, text: &str) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut rest = text.as_bytes();
-    out.reserve(rest.len() + rest.len() / 8 + 2);
-    out.push(b'"');
-    loop {
-        // Whole blocks are put down as they are; what is too much of the last one is taken back.
-        while let Some((block, after)) = rest.split_first_chunk::<8>() {
-            out.extend_from_slice(block);
-            let plain = plain_in(*block);
-            if plain < 8 {
-                out.truncate(out.len() - (8 - plain));
-                rest = rest.get(plain..).unwrap_or_default();
-                break;
-            }
-            rest = after;
-        }
-        let Some((byte, after)) = rest.split_first() else { break };
-        rest = after;
-        match byte {
-            plain if !is_special(*plain) => out.push(*plain),
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0C => out.extend_from_slice(b"\\f"),
-            control => {
-                let digit = |half: u8| DIGITS[usize::from(half & 15)];
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(control >> 4), digit(*control)]);
-            }
-        }
-    }
-    out.push(b'"');
-}
-
 /// What `serde_json` calls the values that it writes in a way of its own: JSON that is written already.
 const PRIVATE: &str = "$serde_json::private::";
 const RAW: &str = "$serde_json::private::RawValue";
@@ -72,6 +35,40 @@ pub(crate) fn verbatim(text: &str) -> Option<Box<RawValue>> {
     // The form in which it comes from a reader that has looked at it already: it is not looked at again.
     let form = MapDeserializer::<_, Error>::new(std::iter::once((RAW, text)));
     Box::<RawValue>::deserialize(form).ok().or_else(|| RawValue::from_string(text.to_owned()).ok())
+}
+
+/// A text, which is written as it came where it came from JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written<'a>(pub(crate) &'a SharedText);
+
+impl Serialize for Written<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_json() {
+            Some(json) => as_is(json, serializer),
+            None => serializer.serialize_str(self.0),
+        }
+    }
+}
+
+/// The arguments of a call as a text, to be replayed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replayed<'a>(pub(crate) &'a Arguments);
+
+impl Serialize for Replayed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.replay_json() {
+            Some(json) => as_is(json, serializer),
+            None => serializer.serialize_str(self.0.replay_text()),
+        }
+    }
+}
+
+/// Writes JSON as a `RawValue` is written, without making one of it.
+fn as_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    use ser::SerializeStruct;
+    let mut raw = serializer.serialize_struct(RAW, 1)?;
+    raw.serialize_field(RAW, json)?;
+    raw.end()
 }
 
 struct Writer<'a> {

@@ -3,6 +3,7 @@
 use super::encode::{FOREIGN, NO_PLACE, unsupported};
 use super::{CacheMarks, Dialect, OperatorRole, ReplayReasoning};
 use crate::encoded::Omissions;
+use crate::json::{Replayed, Written};
 use crate::names::alias;
 use placet_core::item::Reasoning;
 use placet_core::part::{CacheMark, Media, Native, Text, text_of};
@@ -59,7 +60,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         }
         let mut forms = Vec::with_capacity(request.items.len() + 1);
         if let Some(instructions) = &request.instructions {
-            forms.push(Form::new(self.operator(), Content::Text(Cow::Borrowed(instructions))));
+            forms.push(Form::new(self.operator(), Content::Text(Written(instructions))));
         }
         let mut said = Said::default();
         for item in &request.items {
@@ -198,7 +199,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
             forms.push(form);
         }
         if forms.len() == first && (!calls.is_empty() || !fields.is_empty()) {
-            let content = if calls.is_empty() { Content::Text(Cow::Borrowed("")) } else { Content::Null };
+            let content = if calls.is_empty() { Content::Made(String::new()) } else { Content::Null };
             forms.push(Form::new("assistant", content));
         }
         // Thinking that led to calls stands with them.
@@ -224,7 +225,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         }
         if let Some(form) = forms.last_mut() {
             form.calls = requests;
-            if matches!(&form.content, Content::Text(text) if text.is_empty()) {
+            if form.content.is_empty() {
                 form.content = Content::Null;
             }
         }
@@ -283,7 +284,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
     /// The message that answers a call. The protocol has no flag for a failure: the text says it.
     fn answer(&mut self, result: &'a ToolResult, id: &'a str) -> Result<Form<'a>, ProviderError> {
         let parts = result.outcome.content.as_slice();
-        if let Some(part) = parts.iter().find(|part| part.as_text().is_none()) {
+        if let Some(part) = parts.iter().find(|part| !matches!(part, Part::Text(_))) {
             let field = if matches!(part, Part::Image(_)) { "tool_result.image" } else { "tool_result.file" };
             return Err(
                 self.unsupported(field, format!("a tool result that holds a part of the kind `{}`", part.kind()))
@@ -294,8 +295,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         }
         let is_plain = |part: &Part| matches!(part, Part::Text(text) if text.cache.is_none() && text.native.is_none());
         let content = match parts {
-            [Part::Text(text)] if is_plain(&parts[0]) => Content::Text(Cow::Borrowed(&text.text)),
-            parts if parts.iter().all(is_plain) => Content::Text(Cow::Owned(text_of(parts))),
+            [Part::Text(text)] if is_plain(&parts[0]) => Content::Text(Written(&text.text)),
+            parts if parts.iter().all(is_plain) => Content::Made(text_of(parts)),
             parts => self.content(parts)?,
         };
         let native = self.own(result.native.as_ref(), "tool_result.native");
@@ -345,8 +346,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
             });
         }
         Ok(match forms.as_slice() {
-            [] => Content::Text(Cow::Borrowed("")),
-            [PartForm::Text(text)] => Content::Text(Cow::Borrowed(text)),
+            [] => Content::Made(String::new()),
+            [PartForm::Text(text)] => Content::Text(*text),
             _ => Content::Parts(forms),
         })
     }
@@ -380,7 +381,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
         }
         let native = native.and_then(Value::as_object).filter(|fields| !fields.contains_key("annotations"));
         if mark.is_none() && native.is_none_or(Map::is_empty) {
-            return PartForm::Text(&text.text);
+            return PartForm::Text(Written(&text.text));
         }
         let mut form = json!({"type": "text", "text": &*text.text});
         for (key, value) in native.into_iter().flatten() {
@@ -440,10 +441,11 @@ impl<'a> Form<'a> {
         let text = |text: &str| json!({"type": "text", "text": text});
         match &mut self.content {
             Content::Null => {}
-            Content::Text(content) if content.is_empty() => {}
-            Content::Text(content) => self.content = Content::Parts(vec![with_mark(text(content))]),
+            content if content.is_empty() => {}
+            Content::Text(content) => self.content = Content::Parts(vec![with_mark(text(content.0))]),
+            Content::Made(content) => self.content = Content::Parts(vec![with_mark(text(content))]),
             Content::Parts(parts) => match parts.pop() {
-                Some(PartForm::Text(last)) => parts.push(with_mark(text(last))),
+                Some(PartForm::Text(last)) => parts.push(with_mark(text(last.0))),
                 Some(PartForm::Made(last)) => parts.push(with_mark(last)),
                 other => parts.extend(other),
             },
@@ -474,22 +476,36 @@ impl Serialize for Form<'_> {
 
 enum Content<'a> {
     Null,
-    Text(Cow<'a, str>),
+    Text(Written<'a>),
+    /// A text that stands nowhere as a whole.
+    Made(String),
     Parts(Vec<PartForm<'a>>),
+}
+
+impl Content<'_> {
+    /// Whether it is a text in which there is nothing.
+    fn is_empty(&self) -> bool {
+        match self {
+            Content::Text(text) => text.0.is_empty(),
+            Content::Made(text) => text.is_empty(),
+            Content::Null | Content::Parts(_) => false,
+        }
+    }
 }
 
 impl Serialize for Content<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Content::Null => serializer.serialize_unit(),
-            Content::Text(text) => serializer.serialize_str(text),
+            Content::Text(text) => text.serialize(serializer),
+            Content::Made(text) => serializer.serialize_str(text),
             Content::Parts(parts) => parts.serialize(serializer),
         }
     }
 }
 
 enum PartForm<'a> {
-    Text(&'a str),
+    Text(Written<'a>),
     Made(Value),
     Raw(&'a Value),
 }
@@ -520,7 +536,7 @@ impl Serialize for CallForm<'_> {
         #[derive(serde::Serialize)]
         struct Function<'a> {
             name: &'a str,
-            arguments: &'a str,
+            arguments: Replayed<'a>,
         }
         #[derive(serde::Serialize)]
         struct Custom<'a> {
@@ -537,7 +553,7 @@ impl Serialize for CallForm<'_> {
             map.serialize_entry("custom", &Custom { name: &name, input: &input })?;
         } else {
             map.serialize_entry("type", "function")?;
-            map.serialize_entry("function", &Function { name: &name, arguments: self.call.arguments.replay_text() })?;
+            map.serialize_entry("function", &Function { name: &name, arguments: Replayed(&self.call.arguments) })?;
         }
         for (key, value) in fields.into_iter().flatten() {
             if key != "type" {

@@ -7,10 +7,9 @@ use crate::RequestError;
 use placet_core::item::Reasoning;
 use placet_core::part::{CacheMark, Media, Native, Text};
 use placet_core::{
-    Arguments, CallId, Message, Origin, Outcome, Part, Role, Stage, Status, ToolCall, ToolName, ToolResult,
+    Arguments, CallId, Message, Origin, Outcome, Part, Role, SharedText, Stage, Status, ToolCall, ToolName, ToolResult,
 };
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 
 impl Reader<'_> {
     pub(super) fn message(&mut self, message: &Value, place: usize) -> Result<(), RequestError> {
@@ -100,7 +99,7 @@ impl Reader<'_> {
         let cache = ["cache_control", "prompt_cache_breakpoint"].into_iter().find_map(|key| part.get(key));
         let cache = cache.filter(|mark| mark.is_object());
         let cache = cache.map(|mark| CacheMark { ttl: mark.get("ttl").and_then(text) });
-        let said = |key: &str| part.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        let said = |key: &str| part.get(key).and_then(Value::as_str).map(SharedText::from);
         let kind = part.get("type").and_then(Value::as_str);
         match kind {
             Some("text") => {

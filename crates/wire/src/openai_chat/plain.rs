@@ -6,14 +6,14 @@ use super::request::{Reader, SeenCall};
 use crate::json::{Fields, Node};
 use crate::tools::client_tool;
 use placet_core::part::Text;
-use placet_core::{Arguments, CallId, Message, Origin, Part, Role, ToolCall, ToolName};
+use placet_core::{Arguments, CallId, Message, Origin, Part, Role, SharedText, ToolCall, ToolName};
 use std::sync::Arc;
 
 /// A call of which everything has a name of ours.
 struct PlainCall<'n> {
     id: &'n str,
     name: &'n str,
-    arguments: Arc<str>,
+    arguments: SharedText,
 }
 
 /// The text at `key`, which must not be empty.

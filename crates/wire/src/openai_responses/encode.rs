@@ -6,6 +6,7 @@ use super::write::{self, List, Object};
 use super::{Dialect, OutputSupport, hosted};
 use crate::encoded::{Encoded, Omissions};
 use crate::foreign;
+use crate::json::Replayed;
 use crate::names::alias;
 use crate::options::{self, Words};
 use placet_core::hosted::HostedTool;
@@ -501,7 +502,7 @@ impl<'a> Encoder<'a> {
         if is_custom {
             object.field("input", &tools::custom_input(call.arguments.as_text()));
         } else {
-            object.field("arguments", call.arguments.replay_text());
+            object.field("arguments", &Replayed(&call.arguments));
         }
         if let (None, Some(namespace)) = (namespace, wire.and_then(|wire| wire.namespace)) {
             object.field("namespace", namespace);

@@ -4,7 +4,8 @@ use super::encode::{Encoder, FOREIGN, own_object};
 use super::onto::message_head_of;
 use super::parts::NO_NAME;
 use super::write::{List, Object, value};
-use placet_core::part::{CacheMark, Media, MediaSource, Text, text_of};
+use crate::json::Written;
+use placet_core::part::{CacheMark, Media, MediaSource, Text};
 use placet_core::{Message, Part, ProviderError, Role};
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ impl<'a> Encoder<'a> {
         let mut content = Vec::new();
         match parts.as_slice() {
             // A message with an id is written in full, as the protocol wants it.
-            [Part::Text(text)] if !has_id && self.is_plain(text) => value(&mut content, &*text.text),
+            [Part::Text(text)] if !has_id && self.is_plain(text) => value(&mut content, &Written(&text.text)),
             parts => {
                 let mut inner = List::new(&mut content);
                 for part in parts {
@@ -80,7 +81,10 @@ impl<'a> Encoder<'a> {
     pub(super) fn output_content(&mut self, parts: &[Part]) -> Result<Vec<u8>, ProviderError> {
         let mut out = Vec::new();
         if parts.iter().all(|part| matches!(part, Part::Text(text) if self.is_plain(text))) && parts.len() < 2 {
-            value(&mut out, &text_of(parts));
+            match parts {
+                [Part::Text(text)] => value(&mut out, &Written(&text.text)),
+                _ => value(&mut out, ""),
+            }
             return Ok(out);
         }
         let mut list = List::new(&mut out);
@@ -114,7 +118,7 @@ impl<'a> Encoder<'a> {
             (false, false) => "input_text",
         };
         object.field("type", kind);
-        object.field(if is_refusal { "refusal" } else { "text" }, &*text.text);
+        object.field(if is_refusal { "refusal" } else { "text" }, &Written(&text.text));
         if kind == "output_text" && own.is_none_or(|own| !own.contains_key("annotations")) {
             object.field("annotations", &[(); 0]);
         }

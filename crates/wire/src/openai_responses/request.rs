@@ -11,8 +11,8 @@ use placet_core::item::Reasoning;
 use placet_core::part::Native;
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, Compaction, Controls, OutputFormat};
 use placet_core::{
-    Arguments, CallId, Env, Item, ItemBody, Message, Origin, Part, ProviderId, ProviderState, Role, Schema, ToolChoice,
-    ToolName, TurnRequest,
+    Arguments, CallId, Env, Item, ItemBody, Message, Origin, Part, ProviderId, ProviderState, Role, Schema, SharedText,
+    ToolChoice, ToolName, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     if request.model.is_empty() && !map.contains_key("prompt") {
         return Err(RequestError::field("model", "expected the name of a model"));
     }
-    request.instructions = fields.text("instructions")?.map(Arc::from);
+    request.instructions = fields.text("instructions")?.map(SharedText::from);
     let mut tools = Tools::default();
     match nodes.given("tools") {
         Some(Node::List(list)) => {

@@ -1,0 +1,449 @@
+//! Texts as JSON has them: stepped over, read, kept as they came, and written.
+//!
+//! A conversation is mostly long texts with quotes and line breaks in them, and much of it goes on from one body to the next without
+//! anybody looking at it. A [`SharedText`] that was read from JSON is therefore made only when somebody looks, and whoever writes JSON
+//! puts down what came.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+use wide::u8x16;
+
+/// How many bytes are looked at together.
+const BLOCK: usize = 16;
+/// Up to how many bytes a text without escapes is not worth keeping in another form.
+const SHORT: usize = 64;
+
+/// A text in a JSON document: its bytes there, both quotes included. They are known to be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonText<'a> {
+    written: &'a str,
+    has_escapes: bool,
+}
+
+impl<'a> JsonText<'a> {
+    /// The text whose opening quote stands at `place`; `None` where no text stands there, or none that JSON allows: it is cut, holds
+    /// a control character, or an escape that stands for nothing, half a letter among them.
+    #[must_use]
+    pub fn at(json: &'a str, place: usize) -> Option<Self> {
+        let bytes = json.as_bytes();
+        if bytes.get(place) != Some(&b'"') {
+            return None;
+        }
+        let (mut at, mut has_escapes) = (place + 1, false);
+        loop {
+            at = special_from(bytes, at);
+            match bytes.get(at)? {
+                b'"' => return Some(JsonText { written: json.get(place..=at)?, has_escapes }),
+                b'\\' => {
+                    has_escapes = true;
+                    let rest = bytes.get(at + 1..)?;
+                    at += match rest.first()? {
+                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
+                        _ => 1 + escaped(rest)?.1,
+                    };
+                }
+                // A control character.
+                _ => return None,
+            }
+        }
+    }
+
+    /// As it stands there, quotes included.
+    #[must_use]
+    pub fn written(self) -> &'a str {
+        self.written
+    }
+
+    /// The text itself, where nothing in it is escaped.
+    #[must_use]
+    pub fn unescaped(self) -> Option<&'a str> {
+        if self.has_escapes { None } else { Some(within(self.written)) }
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn read(self) -> Cow<'a, str> {
+        match self.unescaped() {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(read(within(self.written))),
+        }
+    }
+}
+
+/// A text that many hold, so that a long conversation is not copied from turn to turn.
+///
+/// It is a `str` to everybody. Two are equal where their texts are, however they were written.
+#[derive(Clone)]
+pub struct SharedText(Form);
+
+#[derive(Clone)]
+enum Form {
+    Text(Arc<str>),
+    /// In quotes, and nothing in it is escaped.
+    Quoted(Arc<str>),
+    Escaped(Arc<Escaped>),
+}
+
+struct Escaped {
+    /// In quotes.
+    written: Box<str>,
+    text: OnceLock<Box<str>>,
+}
+
+impl SharedText {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Form::Text(text) => text,
+            Form::Quoted(written) => within(written),
+            Form::Escaped(escaped) => escaped.text.get_or_init(|| read(within(&escaped.written)).into()),
+        }
+    }
+
+    /// The text as a JSON document had it, quotes included, where it came from one. It may be written otherwise than we would.
+    #[must_use]
+    pub fn as_json(&self) -> Option<&str> {
+        match &self.0 {
+            Form::Text(_) => None,
+            Form::Quoted(written) => Some(written),
+            Form::Escaped(escaped) => Some(&escaped.written),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match &self.0 {
+            Form::Text(text) => text.is_empty(),
+            Form::Quoted(written) => written.len() == 2,
+            // An escape stands for a letter.
+            Form::Escaped(_) => false,
+        }
+    }
+}
+
+impl From<JsonText<'_>> for SharedText {
+    fn from(text: JsonText<'_>) -> Self {
+        SharedText(match text.unescaped() {
+            Some(short) if short.len() <= SHORT => Form::Text(short.into()),
+            Some(_) => Form::Quoted(text.written.into()),
+            None => Form::Escaped(Arc::new(Escaped { written: text.written.into(), text: OnceLock::new() })),
+        })
+    }
+}
+
+impl From<Arc<str>> for SharedText {
+    fn from(text: Arc<str>) -> Self {
+        SharedText(Form::Text(text))
+    }
+}
+
+impl From<&str> for SharedText {
+    fn from(text: &str) -> Self {
+        SharedText(Form::Text(text.into()))
+    }
+}
+
+impl From<String> for SharedText {
+    fn from(text: String) -> Self {
+        SharedText(Form::Text(text.into()))
+    }
+}
+
+impl From<&String> for SharedText {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<Cow<'_, str>> for SharedText {
+    fn from(text: Cow<'_, str>) -> Self {
+        SharedText(Form::Text(text.into()))
+    }
+}
+
+impl From<Box<str>> for SharedText {
+    fn from(text: Box<str>) -> Self {
+        SharedText(Form::Text(text.into()))
+    }
+}
+
+impl From<SharedText> for Arc<str> {
+    fn from(text: SharedText) -> Self {
+        match text.0 {
+            Form::Text(text) => text,
+            _ => text.as_str().into(),
+        }
+    }
+}
+
+impl Default for SharedText {
+    fn default() -> Self {
+        "".into()
+    }
+}
+
+impl Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for SharedText {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq for SharedText {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same_json = self.as_json().is_some_and(|json| other.as_json() == Some(json));
+        is_same_json || self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for SharedText {}
+
+impl PartialEq<str> for SharedText {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for SharedText {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Display for SharedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl Serialize for SharedText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SharedText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Arc::<str>::deserialize(deserializer).map(SharedText::from)
+    }
+}
+
+/// Appends a text to a JSON document, with its quotes, as `serde_json` writes it.
+pub fn append(out: &mut Vec<u8>, text: &str) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + bytes.len() / 8 + 2);
+    out.push(b'"');
+    let mut at = 0;
+    loop {
+        let special = special_from(bytes, at);
+        out.extend_from_slice(bytes.get(at..special).unwrap_or_default());
+        let Some(byte) = bytes.get(special) else { break };
+        at = special + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0C => out.extend_from_slice(b"\\f"),
+            control => {
+                let digit = |half: u8| DIGITS[usize::from(half & 15)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(control >> 4), digit(*control)]);
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+/// What stands between the quotes.
+fn within(written: &str) -> &str {
+    written.get(1..written.len().saturating_sub(1)).unwrap_or_default()
+}
+
+/// The place of the first byte from `at` on that has a meaning within a JSON text (a quote, a backslash, a control character), or
+/// the length of all.
+#[inline]
+fn special_from(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+        let block = u8x16::new(*block);
+        let is = |byte: u8| block.simd_eq(u8x16::splat(byte));
+        // The upper three bits of a control character are zero.
+        let control = (block & u8x16::splat(0xE0)).simd_eq(u8x16::splat(0));
+        let found = (is(b'"') | is(b'\\') | control).to_bitmask();
+        if found != 0 {
+            return at + found.trailing_zeros() as usize;
+        }
+        at += BLOCK;
+    }
+    while bytes.get(at).is_some_and(|byte| *byte >= 0x20 && *byte != b'"' && *byte != b'\\') {
+        at += 1;
+    }
+    at
+}
+
+/// The text that stands between the quotes of a [`JsonText`].
+fn read(inner: &str) -> String {
+    let bytes = inner.as_bytes();
+    let mut text = String::with_capacity(inner.len());
+    let mut at = 0;
+    loop {
+        let special = special_from(bytes, at);
+        text.push_str(inner.get(at..special).unwrap_or_default());
+        // What is not right was not taken.
+        let Some((letter, length)) = bytes.get(special + 1..).and_then(escaped) else { return text };
+        text.push(letter);
+        at = special + 1 + length;
+    }
+}
+
+/// The letter that an escape stands for and the length of the escape, without its backslash.
+fn escaped(rest: &[u8]) -> Option<(char, usize)> {
+    Some(match rest.first()? {
+        b'"' => ('"', 1),
+        b'\\' => ('\\', 1),
+        b'/' => ('/', 1),
+        b'b' => ('\u{8}', 1),
+        b'f' => ('\u{c}', 1),
+        b'n' => ('\n', 1),
+        b'r' => ('\r', 1),
+        b't' => ('\t', 1),
+        b'u' => {
+            let first = hex(rest.get(1..5)?)?;
+            if let Some(letter) = char::from_u32(first) {
+                return Some((letter, 5));
+            }
+            // Half a letter beyond the first 65,536: the other half has to follow.
+            let second = rest.get(5..).filter(|rest| rest.starts_with(b"\\u")).and_then(|rest| hex(rest.get(2..6)?))?;
+            let letter = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]).next()?.ok()?;
+            (letter, 11)
+        }
+        _ => return None,
+    })
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// A JSON text, right or not, means here what it means to `serde_json`.
+    fn agree(json: &str) {
+        let ours = JsonText::at(json, 0).filter(|text| text.written().len() == json.len());
+        let theirs = serde_json::from_str::<Value>(json).ok().and_then(|value| value.as_str().map(str::to_owned));
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) => {
+                assert_eq!(ours.read(), theirs);
+                assert_eq!(ours.unescaped().is_some(), !json.contains('\\'));
+                let shared = SharedText::from(ours);
+                assert_eq!(shared.is_empty(), theirs.is_empty());
+                assert_eq!(shared.as_json().unwrap_or(json), json);
+                assert_eq!(&*shared, theirs);
+                assert_eq!(shared, SharedText::from(theirs));
+            }
+            (None, None) => {}
+            (ours, theirs) => panic!("{ours:?} and {theirs:?} of {json:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_a_text_and_what_is_none_is_told_as_others_tell_it() {
+        for json in [
+            r#""""#,
+            r#"""#,
+            "",
+            "x",
+            r#""a"#,
+            r#""\""#,
+            r#""\\""#,
+            r#""\\\""#,
+            r#""\x""#,
+            r#""\/\b\f\n\r\t\\\"""#,
+            r#""\u0041""#,
+            r#""\u00e9\u00C9""#,
+            r#""\ud83d\ude00""#,
+            r#""\ud83d""#,
+            r#""\ude00""#,
+            r#""\ud83dx""#,
+            r#""\ud83d\n""#,
+            r#""\ud83d\ud83d""#,
+            r#""\u12""#,
+            r#""\u12g4""#,
+            r#""\u+123""#,
+            r#""\u0000""#,
+            "\"a\nb\"",
+            "\"\u{0}\"",
+            "\"\u{1f}\"",
+            "\"\u{7f}\"",
+            "\"é\"",
+            r#""a"b""#,
+        ] {
+            agree(json);
+            // The same far enough in to be looked at in blocks, and across their ends.
+            for before in [1, 7, 15, 16, 17, 70] {
+                if let Some(inner) = json.strip_prefix('"') {
+                    agree(&format!("\"{}{inner}", "é".repeat(before)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_came_from_json_is_a_text_like_any_other() {
+        let json = format!("[\"{}\\u00e9\"]", "a".repeat(100));
+        let shared = SharedText::from(JsonText::at(&json, 1).unwrap());
+        assert_eq!(shared.as_json().unwrap(), &json[1..json.len() - 1]);
+        let again: SharedText = serde_json::from_str(&serde_json::to_string(&shared).unwrap()).unwrap();
+        assert_eq!(again, shared);
+        assert_eq!(again.as_json(), None);
+        assert_eq!(format!("{shared:?}"), format!("{:?}", format!("{}é", "a".repeat(100))));
+        assert_eq!(&*Arc::<str>::from(shared.clone()), shared.as_str());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_written_and_read_as_others_do(text in "(\\PC|[\"\\\\\n\t\r\u{8}\u{c}\u{1}\u{1f}]){0,80}", plain in "[a-z]{0,80}") {
+            for text in [&text, &plain] {
+                let mut out = Vec::new();
+                append(&mut out, text);
+                let json = String::from_utf8(out).unwrap();
+                prop_assert_eq!(&json, &serde_json::to_string(text).unwrap());
+                agree(&json);
+            }
+        }
+
+        #[test]
+        fn any_escapes_are_read_as_others_do(pieces in prop::collection::vec(
+            prop_oneof![
+                Just("\\u00e9"), Just("\\ud83d"), Just("\\ude00"), Just("\\/"), Just("\\n"), Just("\\"), Just("é"), Just("\""),
+                Just("abcdefghijklmnop"),
+            ], 0..12)) {
+            agree(&format!("\"{}\"", pieces.concat()));
+        }
+    }
+}
