@@ -33,20 +33,37 @@ impl<'a> JsonText<'a> {
             return None;
         }
         let (mut at, mut has_escapes) = (place + 1, false);
+        // A block at a time; an escape may lead beyond its block.
+        'blocks: while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+            let mut found = specials(block);
+            while found != 0 {
+                let special = found.trailing_zeros() as usize;
+                match block.get(special)? {
+                    b'"' => return Some(JsonText { written: json.get(place..=at + special)?, has_escapes }),
+                    b'\\' => {
+                        has_escapes = true;
+                        let next = special + escape_length(bytes, at + special)?;
+                        if next >= BLOCK {
+                            at += next;
+                            continue 'blocks;
+                        }
+                        found &= u32::MAX << next;
+                    }
+                    // A control character.
+                    _ => return None,
+                }
+            }
+            at += BLOCK;
+        }
         loop {
-            at = special_from(bytes, at);
             match bytes.get(at)? {
                 b'"' => return Some(JsonText { written: json.get(place..=at)?, has_escapes }),
                 b'\\' => {
                     has_escapes = true;
-                    let rest = bytes.get(at + 1..)?;
-                    at += match rest.first()? {
-                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
-                        _ => 1 + escaped(rest)?.1,
-                    };
+                    at += escape_length(bytes, at)?;
                 }
-                // A control character.
-                _ => return None,
+                0..0x20 => return None,
+                _ => at += 1,
             }
         }
     }
@@ -111,6 +128,15 @@ impl SharedText {
             Form::Text(_) => None,
             Form::Quoted(written) => Some(written),
             Form::Escaped(escaped) => Some(&escaped.written),
+        }
+    }
+
+    /// Whether the text is there: it is not as long as it came from JSON and nobody has looked at it.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        match &self.0 {
+            Form::Text(_) | Form::Quoted(_) => true,
+            Form::Escaped(escaped) => escaped.text.get().is_some(),
         }
     }
 
@@ -280,16 +306,32 @@ fn within(written: &str) -> &str {
     written.get(1..written.len().saturating_sub(1)).unwrap_or_default()
 }
 
+/// Which bytes of a block have a meaning within a JSON text, the first in the lowest bit.
+#[inline]
+fn specials(block: &[u8; BLOCK]) -> u32 {
+    let block = u8x16::new(*block);
+    let is = |byte: u8| block.simd_eq(u8x16::splat(byte));
+    // The upper three bits of a control character are zero.
+    let control = (block & u8x16::splat(0xE0)).simd_eq(u8x16::splat(0));
+    (is(b'"') | is(b'\\') | control).to_bitmask()
+}
+
+/// The length of the escape whose backslash stands at `place`.
+#[inline]
+fn escape_length(bytes: &[u8], place: usize) -> Option<usize> {
+    match bytes.get(place + 1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
+        b'u' => Some(1 + escaped(bytes.get(place + 1..)?)?.1),
+        _ => None,
+    }
+}
+
 /// The place of the first byte from `at` on that has a meaning within a JSON text (a quote, a backslash, a control character), or
 /// the length of all.
 #[inline]
 fn special_from(bytes: &[u8], mut at: usize) -> usize {
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
-        let block = u8x16::new(*block);
-        let is = |byte: u8| block.simd_eq(u8x16::splat(byte));
-        // The upper three bits of a control character are zero.
-        let control = (block & u8x16::splat(0xE0)).simd_eq(u8x16::splat(0));
-        let found = (is(b'"') | is(b'\\') | control).to_bitmask();
+        let found = specials(block);
         if found != 0 {
             return at + found.trailing_zeros() as usize;
         }

@@ -12,7 +12,7 @@ mod read;
 mod write;
 
 pub(crate) use read::{Fields, Node, read};
-pub(crate) use write::{Replayed, Written, append, to_vec, verbatim};
+pub(crate) use write::{Replayed, Written, append, to_vec, to_vec_within, verbatim};
 
 #[cfg(test)]
 mod tests;

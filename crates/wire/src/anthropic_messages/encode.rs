@@ -4,7 +4,7 @@ use super::blocks::{Conversation, LONGEST_NAME, Writer, mark_form};
 use super::hosted::{self, Offered};
 use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
-use crate::encoded::{Encoded, Omissions};
+use crate::encoded::{Encoded, Omissions, room_for};
 use crate::foreign;
 use crate::names::{Names, alias_within};
 use crate::tools::{self, ObjectSchema};
@@ -43,7 +43,7 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
         tools: Some(tools.as_slice()).filter(|_| !request.extra.contains_key("tools")),
         messages: &conversation.messages,
     };
-    let body = json::to_vec(&body).map_err(|error| {
+    let body = json::to_vec_within(room_for(request), &body).map_err(|error| {
         let problem = format!("the request cannot be written as JSON: {error}");
         ProviderError::new(ErrorKind::Internal, "placet".into(), problem)
     })?;

@@ -3,7 +3,7 @@
 use super::parts::wire_name;
 use super::write::{Body, Declaration};
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
-use crate::encoded::{Encoded, Omission, Omissions};
+use crate::encoded::{Encoded, Omission, Omissions, room_for};
 use crate::foreign;
 use crate::json;
 use crate::names::Names;
@@ -28,7 +28,7 @@ pub(super) const OUTPUT: &str = "output";
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let (body, omitted) = written(request, dialect, None)?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
-    let body = json::to_vec(&body).map_err(unwritable)?;
+    let body = json::to_vec_within(room_for(request), &body).map_err(unwritable)?;
     Ok(Encoded { body: body.into(), omitted, names })
 }
 

@@ -8,14 +8,22 @@ use serde::ser::{self, Serialize, Serializer};
 use serde_json::Error;
 use serde_json::value::RawValue;
 
+/// The JSON of a value of about so many bytes.
+///
+/// # Errors
+/// As for [`to_vec`].
+pub(crate) fn to_vec_within(room: usize, value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(room);
+    append(&mut out, value)?;
+    Ok(out)
+}
+
 /// The JSON of a value.
 ///
 /// # Errors
 /// What cannot be written: a map with keys that are no texts, what a `Serialize` of somebody else's refuses.
 pub(crate) fn to_vec(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::with_capacity(256);
-    append(&mut out, value)?;
-    Ok(out)
+    to_vec_within(256, value)
 }
 
 /// Appends the JSON of a value.
@@ -23,7 +31,7 @@ pub(crate) fn to_vec(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error
 /// # Errors
 /// As for [`to_vec`]; what stands in the buffer then is not whole.
 pub(crate) fn append(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Result<(), Error> {
-    value.serialize(Writer { out })
+    value.serialize(Writer { out, is_json: false })
 }
 
 /// What `serde_json` calls the values that it writes in a way of its own: JSON that is written already.
@@ -73,6 +81,8 @@ fn as_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
+    /// Whether the text that comes is JSON itself.
+    is_json: bool,
 }
 
 /// A list or an object that is being written.
@@ -130,7 +140,11 @@ impl<'a> Serializer for Writer<'a> {
     }
 
     fn serialize_str(self, value: &str) -> Result<(), Error> {
-        text(self.out, value);
+        if self.is_json {
+            self.out.extend_from_slice(value.as_bytes());
+        } else {
+            text(self.out, value);
+        }
         Ok(())
     }
 
@@ -231,6 +245,9 @@ impl Open<'_> {
     }
 
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
+        if self.is_private && key == RAW {
+            return value.serialize(Writer { out: self.out, is_json: true });
+        }
         if self.is_private {
             // Only its own serialiser knows how.
             let mut own = serde_json::Serializer::new(&mut *self.out);

@@ -2,7 +2,7 @@
 
 use super::conversation::Conversation;
 use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
-use crate::encoded::{Encoded, Omissions};
+use crate::encoded::{Encoded, Omissions, room_for};
 use crate::foreign;
 use crate::json;
 use crate::names::{Names, alias};
@@ -31,7 +31,7 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
     foreign::refuse(request, &dialect.provider)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default() };
     let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
-    let mut fields = Fields::new(&request.extra);
+    let mut fields = Fields::new(&request.extra, room_for(request));
     fields.put("model", &request.model)?;
     encoder.tools(request, &mut fields)?;
     encoder.output(request, &mut fields)?;
@@ -116,8 +116,10 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn new(extra: &'a Map<String, Value>) -> Self {
-        Fields { out: vec![b'{'], extra, written: Vec::new() }
+    fn new(extra: &'a Map<String, Value>, room: usize) -> Self {
+        let mut out = Vec::with_capacity(room);
+        out.push(b'{');
+        Fields { out, extra, written: Vec::new() }
     }
 
     fn put(&mut self, key: &'a str, value: &(impl Serialize + ?Sized)) -> Result<(), ProviderError> {

@@ -33,10 +33,10 @@ fn parts(content: Option<&Node<'_>>) -> Option<Vec<Part>> {
                 text(part.get("text").filter(|_| part.text("type") == Some("text"))?)
             })
             .collect(),
-        Some(node) => match node.as_str()? {
-            "" => Some(Vec::new()),
-            _ => Some(vec![text(node)?]),
-        },
+        Some(node) => {
+            let text = node.shared()?;
+            Some(if text.is_empty() { Vec::new() } else { vec![Part::Text(Text { text, cache: None, native: None })] })
+        }
     }
 }
 

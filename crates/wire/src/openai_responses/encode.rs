@@ -4,7 +4,7 @@ use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
 use super::write::{self, List, Object};
 use super::{Dialect, OutputSupport, hosted};
-use crate::encoded::{Encoded, Omissions};
+use crate::encoded::{Encoded, Omissions, room_for};
 use crate::foreign;
 use crate::json::Replayed;
 use crate::names::alias;
@@ -342,7 +342,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn input(&mut self) -> Result<Vec<u8>, ProviderError> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(room_for(self.request));
         let mut list = List::new(&mut out);
         if let Some(instructions) = self.request.instructions.as_ref().filter(|_| !self.dialect.instructions) {
             let role = self.dialect.operator.word();

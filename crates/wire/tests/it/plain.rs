@@ -3,7 +3,7 @@
 //! that field.
 
 use placet_core::env::ManualClock;
-use placet_core::{Env, Item, ItemBody, Part, ProviderId, Timestamp, ToolDefinition, TurnRequest};
+use placet_core::{Env, Item, ItemBody, Part, ProviderId, SharedText, Timestamp, ToolDefinition, TurnRequest};
 use placet_wire::protocol::Protocol;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -200,5 +200,57 @@ fn errors_name_their_place_wherever_it_is() {
         ),
     ] {
         assert_eq!(message(protocol, &body).as_deref(), Some(field), "{protocol}: {body}");
+    }
+}
+
+/// The texts of a conversation.
+fn texts(request: &TurnRequest) -> Vec<&SharedText> {
+    let parts = request.items.iter().flat_map(|item| match &item.body {
+        ItemBody::Message(message) => message.parts.as_slice(),
+        ItemBody::ToolResult(result) => result.outcome.content.as_slice(),
+        _ => &[],
+    });
+    let parts = parts.filter_map(|part| if let Part::Text(text) = part { Some(&text.text) } else { None });
+    request.instructions.iter().chain(parts).collect()
+}
+
+#[test]
+fn texts_go_from_one_protocol_to_another_without_being_looked_at() {
+    let said = |name: &str| format!("{name} said \"{}\"\nand \\ more", "é ".repeat(60));
+    let [operator, user, model, tool] = ["operator", "user", "model", "tool"].map(said);
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}});
+    let chat = json!({"model": "m", "messages": [
+        {"role": "system", "content": operator}, {"role": "user", "content": user},
+        {"role": "assistant", "content": model, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": tool}]});
+    let responses = json!({"model": "m", "instructions": operator, "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": user}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": model}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"a\":1}"},
+        {"type": "function_call_output", "call_id": "c1", "output": tool}]});
+    let messages = json!({"model": "m", "max_tokens": 9, "system": operator, "messages": [
+        {"role": "user", "content": user},
+        {"role": "assistant", "content": [{"type": "text", "text": model},
+            {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": tool}]}]});
+    let bodies = [
+        (Protocol::OpenaiChat, &chat),
+        (Protocol::OpenaiResponses, &responses),
+        (Protocol::AnthropicMessages, &messages),
+    ];
+    for (from, body) in bodies {
+        for to in Protocol::ALL.into_iter().filter(|to| *to != from) {
+            let mut request = read(from, body);
+            request.model = "m".into();
+            let written = to.encode_request(&request, &ProviderId::new("q"), false).unwrap();
+            let made: Vec<&str> =
+                texts(&request).into_iter().filter(|text| text.is_made()).map(|text| &**text).collect();
+            // The operator's words stand apart in some protocols, and are read there.
+            assert!(made.iter().all(|text| *text == operator), "{from} to {to}: {made:?}");
+            // They have arrived all the same.
+            let written: Value = serde_json::from_slice(&written.body).unwrap();
+            let found = |text: &str| written.to_string().contains(&Value::from(text).to_string());
+            assert!([&operator, &user, &model, &tool].into_iter().all(|text| found(text)), "{from} to {to}: {written}");
+        }
     }
 }
