@@ -34,6 +34,7 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         state: None,
         written: Vec::new(),
         text_state: Map::new(),
+        thoughts: Vec::new(),
         usage: None,
         malformed: None,
         is_done: false,
@@ -73,6 +74,8 @@ pub struct EventEncoder {
     /// State that stands on the wire.
     written: Vec<(u32, Slot, Map<String, Value>)>,
     text_state: Map<String, Value>,
+    /// What was thought since the last call.
+    thoughts: Vec<seal::Thinking>,
     usage: Option<Usage>,
     /// A call whose arguments are no object.
     malformed: Option<String>,
@@ -99,8 +102,14 @@ impl EventEncoder {
         }
         match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) => self.said(delta, Slot::Text, out),
-            TurnEvent::Reasoning(delta) => self.said(delta, Slot::Thought, out),
-            TurnEvent::ReasoningState(state) => self.state(state, Slot::Thought, out),
+            TurnEvent::Reasoning(delta) => {
+                self.thought(delta.index).text.push_str(&delta.text);
+                self.said(delta, Slot::Thought, out);
+            }
+            TurnEvent::ReasoningState(state) => {
+                self.thought(state.index).native = Some(state.native.clone());
+                self.state(state, Slot::Thought, out);
+            }
             TurnEvent::TextState(state) => self.state(state, Slot::Text, out),
             TurnEvent::Call(delta) => self.call(delta),
             TurnEvent::Whole(whole) => {
@@ -295,6 +304,15 @@ impl EventEncoder {
         self.written.push((index, slot, beside));
     }
 
+    /// The thinking of an index, since the last call.
+    fn thought(&mut self, index: u32) -> &mut seal::Thinking {
+        let place = self.thoughts.iter().position(|thought| thought.index == index).unwrap_or_else(|| {
+            self.thoughts.push(seal::Thinking { index, ..seal::Thinking::default() });
+            self.thoughts.len() - 1
+        });
+        &mut self.thoughts[place]
+    }
+
     fn call(&mut self, delta: &CallDelta) {
         let waiting = self.waiting.entry((delta.index, Slot::Call));
         let waiting =
@@ -315,7 +333,16 @@ impl EventEncoder {
             return;
         };
         let (mut beside, mut inner) = (Map::new(), Map::new());
+        let thoughts = std::mem::take(&mut self.thoughts);
+        let foreign = |native: &Native| native.provider != self.head.provider;
+        let is_foreign = |thought: &seal::Thinking| thought.native.as_ref().is_some_and(foreign);
+        // There are clients that keep the signatures of calls and leave thoughts out of their history.
+        let carried = Some(&call.native).filter(|native| native.as_ref().is_none_or(foreign)).and_then(|native| {
+            let thoughts = thoughts.into_iter().filter(is_foreign).collect();
+            seal::seal_call(&seal::CarriedBack { thoughts, own: native.clone() })
+        });
         match &call.native {
+            _ if carried.is_some() => beside.extend(carried.map(|seal| ("thoughtSignature".to_owned(), seal.into()))),
             Some(native) if native.provider != self.head.provider => beside = sealed(native),
             Some(Native { value: Value::Object(map), .. }) => {
                 beside = map.clone();

@@ -270,6 +270,50 @@ fn foreign_state_travels_sealed_and_comes_back() {
     }
 }
 
+/// There are clients that leave thoughts out of their history; the call that they led to brings them back.
+#[test]
+fn thinking_comes_back_with_the_call_it_led_to() {
+    let foreign = |value: Value| Some(Native { provider: "anthropic".into(), value });
+    for own in [None, foreign(json!({"caller": {"type": "direct"}}))] {
+        let call = ToolCall {
+            id: Env::system().new_id(),
+            provider_id: Some("toolu_1".into()),
+            name: "f".into(),
+            arguments: Arguments::from_text("{\"a\":1}"),
+            native: own,
+        };
+        let second = ToolCall { id: Env::system().new_id(), provider_id: Some("toolu_2".into()), ..call.clone() };
+        let bodies: Vec<ItemBody> = vec![
+            Reasoning { text: "Hm, so.".into(), native: foreign(json!({"signature": "äÄ+/="})) }.into(),
+            Reasoning { text: String::new(), native: foreign(json!({"data": "redacted"})) }.into(),
+            call.into(),
+            second.into(),
+        ];
+        let parts = parts_of(&written(&events_of(&turn_of(bodies.clone())), false));
+        for keeps_thoughts in [true, false] {
+            let parts: Vec<&Value> = parts
+                .iter()
+                .filter(|part| **part != json!({"text": ""}) && (keeps_thoughts || part["thought"] != true))
+                .collect();
+            let body =
+                json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": parts}]});
+            let decoded = decode_request(body.to_string().as_bytes(), &provider(), &Env::system()).unwrap();
+            let found = decoded.request.items[1..].iter().map(|item| item.body.clone());
+            let found = found.zip(&bodies).map(|(found, wanted)| match (found, wanted) {
+                (ItemBody::ToolCall(call), ItemBody::ToolCall(wanted)) => {
+                    ToolCall { id: wanted.id.clone(), ..call }.into()
+                }
+                (other, _) => other,
+            });
+            assert_eq!(found.collect::<Vec<_>>(), bodies, "{keeps_thoughts}");
+            assert_eq!(decoded.request.items.len(), bodies.len() + 1);
+            let onto =
+                encode_request_onto(&decoded.body, &decoded.request, &decoded.request, &Dialect::new(provider()));
+            assert!(!String::from_utf8_lossy(&onto.unwrap().body).contains("cGxhY2V0MS"));
+        }
+    }
+}
+
 #[test]
 fn state_that_comes_twice_is_written_once_and_sources_at_the_end() {
     let state = |value: Value| {

@@ -302,6 +302,10 @@ impl<'a> Reader<'a> {
             let arguments = take(&mut call, "args").unwrap_or_else(|| json!({}));
             call.retain(|_, value| !value.is_null());
             let mut native = self.beside(part);
+            if let Some(carried) = native.as_ref().and_then(seal::carried_by) {
+                native = carried.own;
+                self.think(carried.thoughts, first);
+            }
             if !call.is_empty() {
                 let own = native.get_or_insert_with(|| Native { provider: self.provider.clone(), value: json!({}) });
                 if let (true, Value::Object(value)) = (own.provider == *self.provider, &mut own.value) {
@@ -346,6 +350,19 @@ impl<'a> Reader<'a> {
         });
         let native = native.unwrap_or_else(|| Native { provider: self.provider.clone(), value: json!({}) });
         Some(ItemBody::Reasoning(Reasoning { text, native: Some(native) }))
+    }
+
+    /// Puts thinking before the call that brought it along, unless it stands there already.
+    fn think(&mut self, thoughts: Vec<seal::Thinking>, first: usize) {
+        for seal::Thinking { text, native, .. } in thoughts {
+            let is_this = |item: &Arc<Item>| matches!(&item.body, ItemBody::Reasoning(known) if known.native == native);
+            if self.items.iter().skip(first).any(is_this) {
+                continue;
+            }
+            if !native.as_ref().is_some_and(|native| self.give(true, native, first)) {
+                self.push(Origin::Model, ItemBody::Reasoning(Reasoning { text, native }));
+            }
+        }
     }
 
     /// Gives a foreign state to the thinking or text right before it, which has none yet; of thinking it may also come after

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use placet_core::part::Native;
 use placet_core::{ItemBody, ProviderId};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
@@ -33,6 +34,41 @@ pub(super) fn seal_item(body: &ItemBody) -> Option<String> {
     };
     let value = serde_json::to_value(body).ok()?;
     Some(seal(&Native { provider, value: json!({ITEM: value}) }))
+}
+
+/// The key under which thinking travels with the call that it led to.
+const THINKING: &str = "placet_thinking";
+
+/// What a model thought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Thinking {
+    #[serde(skip)]
+    pub(super) index: u32,
+    pub(super) text: String,
+    /// The state that its provider knows it by.
+    pub(super) native: Option<Native>,
+}
+
+/// What a call brings back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct CarriedBack {
+    /// What led to it.
+    pub(super) thoughts: Vec<Thinking>,
+    /// Its own state.
+    pub(super) own: Option<Native>,
+}
+
+/// A signature of a call that holds thinking, if there is some.
+pub(super) fn seal_call(carried: &CarriedBack) -> Option<String> {
+    let provider = carried.thoughts.first()?.native.as_ref()?.provider.clone();
+    let value = serde_json::to_value(carried).ok()?;
+    Some(seal(&Native { provider, value: json!({THINKING: value}) }))
+}
+
+/// What some state of a call holds, where thinking is in it.
+pub(super) fn carried_by(native: &Native) -> Option<CarriedBack> {
+    let value = native.value.as_object().filter(|object| object.len() == 1)?.get(THINKING)?;
+    CarriedBack::deserialize(value).ok()
 }
 
 /// How every signature of ours begins, in both alphabets.
