@@ -3,6 +3,7 @@
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::reply::{Reply, ReplyEvents};
+use crate::tab::Tab;
 use futures_core::Stream;
 use placet_core::{Env, RunId, Turn, TurnEvent, Usage};
 use std::fmt;
@@ -23,6 +24,8 @@ pub struct Answer {
     #[expect(dead_code, reason = "it acts when it is dropped")]
     pub(crate) waiting: Option<Arc<DropGuard>>,
     pub(crate) env: Env,
+    /// Whether somebody else waited for it before.
+    pub(crate) is_joined: bool,
 }
 
 impl Answer {
@@ -71,6 +74,12 @@ impl Answer {
     #[must_use]
     pub fn omitted(&self) -> Vec<String> {
         self.cx.as_ref().map(|cx| cx.omitted()).unwrap_or_default()
+    }
+
+    /// Who was asked for it, and what that cost. Nothing stands there that was on the bill of another answer.
+    #[must_use]
+    pub fn tab(&self) -> Tab {
+        self.cx.as_ref().filter(|_| !self.is_joined).map(|cx| cx.tally.tab.clone()).unwrap_or_default()
     }
 
     /// What all models have used for it so far.

@@ -3,7 +3,7 @@
 use crate::flow::{Flow, Kind};
 use crate::models::{ModelSpec, Models, ResolvedModel, Rung};
 use crate::trigger::TriggerKind;
-use placet_core::Digest;
+use placet_core::{Digest, ToolName};
 use placet_runtime::Runtime;
 use placet_tools::Registry;
 use std::collections::HashSet;
@@ -49,6 +49,19 @@ pub(crate) fn shape(flow: &Flow) -> String {
 /// What tells a flow from every changed one.
 pub(crate) fn signature(flow: &Flow) -> Digest {
     Digest::of(shape(flow).as_bytes())
+}
+
+/// The names of all tools that agents of a flow were granted.
+pub(crate) fn own_tools(flow: &Flow) -> HashSet<ToolName> {
+    let mut tools: HashSet<ToolName> = flow.members().iter().flat_map(own_tools).collect();
+    if let Kind::Agents(agents) = &flow.node().kind {
+        for agent in agents {
+            if let Ok(registry) = Registry::assemble(agent.inner().grants.clone()) {
+                tools.extend(registry.definitions().iter().map(|tool| tool.name.clone()));
+            }
+        }
+    }
+    tools
 }
 
 /// Everything that is wrong with a flow.

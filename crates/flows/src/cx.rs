@@ -6,14 +6,15 @@ use crate::models::Models;
 use crate::observe::{FlowEvent, FlowHappening, FlowObserver};
 use crate::outlet::Outlet;
 use crate::suspend::{ArrivedRound, OpenRound};
+use crate::tab::Tab;
 use indexmap::IndexMap;
 use placet_core::event::RetryStarted;
-use placet_core::{CallId, Diagnose, Item, RunId, ToolResult, TurnRequest, Usage};
-use placet_models::AskObserver;
+use placet_core::{CallId, Diagnose, Item, ProviderId, RunId, ToolResult, TurnRequest, Usage};
+use placet_models::{AskObserver, Used};
 use placet_runtime::Runtime;
 use placet_runtime::schedule::Scheduler;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -43,12 +44,15 @@ pub(crate) struct Cx {
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) observer: Option<Arc<dyn FlowObserver>>,
     pub(crate) tally: Tally,
+    /// Calls that the client says were made, and of which nothing is kept here.
+    pub(crate) claimed: HashSet<CallId>,
 }
 
 /// What changes while an exchange goes on.
 #[derive(Default)]
 pub(crate) struct Tally {
     spent: Mutex<Usage>,
+    pub(crate) tab: Tab,
     omitted: Mutex<Vec<String>>,
     barriers: Mutex<HashMap<String, CancellationToken>>,
     /// Rounds that wait for the client.
@@ -197,6 +201,14 @@ impl AskObserver for Watcher {
         }
         drop(omitted);
         self.cx.tell(&self.path, FlowHappening::Omitted { what: what.to_owned() });
+    }
+
+    fn answering(&self, provider: &ProviderId, model: &str) {
+        self.cx.tally.tab.answering(provider, model);
+    }
+
+    fn used(&self, used: &Used) {
+        self.cx.tally.tab.used(used);
     }
 }
 

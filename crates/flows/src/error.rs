@@ -1,6 +1,6 @@
 //! What can go wrong with an exchange.
 
-use placet_core::{Diagnose, ErrorKind, ProviderError, ProviderId, RunId, ToolName};
+use placet_core::{Diagnose, ErrorKind, ProviderError, ProviderId, RunId, ToolCall, ToolName};
 use placet_observe::Failure;
 use placet_runtime::{Problems, RuntimeError};
 use placet_store::StoreError;
@@ -89,6 +89,17 @@ pub enum FlowError {
     ForeignCall {
         /// The call's id, as the client wrote it.
         call: String,
+    },
+    /// The request holds a call of a tool that is the agent's own, which no client is ever shown.
+    #[error(
+        "the request holds the call {call:?} of {tool:?}, which is a tool of the agent's own and was not called; leave the call and \
+         its result out"
+    )]
+    ForgedCall {
+        /// The call's id, as the client wrote it.
+        call: String,
+        /// The tool.
+        tool: ToolName,
     },
     /// The request answers only some of the calls that were handed out together.
     #[error("the request answers only some of the calls that were handed out together: missing are {}", list(calls))]
@@ -186,6 +197,11 @@ impl FlowError {
         FlowError::Handler(error.into())
     }
 
+    pub(crate) fn forged(call: &ToolCall) -> Self {
+        let id = call.provider_id.clone().unwrap_or_else(|| call.id.as_str().to_owned());
+        FlowError::ForgedCall { call: id, tool: call.name.clone() }
+    }
+
     pub(crate) fn internal(problem: impl Into<String>) -> Self {
         FlowError::Internal { problem: problem.into() }
     }
@@ -225,6 +241,7 @@ impl FlowError {
             FlowError::Limit { .. } => "limit_reached",
             FlowError::UnknownResult { .. } => "unknown_result",
             FlowError::ForeignCall { .. } => "foreign_call",
+            FlowError::ForgedCall { .. } => "forged_call",
             FlowError::MissingResults { .. } => "missing_results",
             FlowError::RepeatedResult { .. } => "repeated_result",
             FlowError::UnansweredCalls { .. } => "unanswered_calls",
@@ -252,6 +269,7 @@ impl FlowError {
             | FlowError::DeclaredTwice { .. }
             | FlowError::UnknownResult { .. }
             | FlowError::ForeignCall { .. }
+            | FlowError::ForgedCall { .. }
             | FlowError::MissingResults { .. }
             | FlowError::RepeatedResult { .. }
             | FlowError::UnansweredCalls { .. }
@@ -322,6 +340,7 @@ impl Diagnose for FlowError {
             | FlowError::DeclaredTwice { .. }
             | FlowError::UnknownResult { .. }
             | FlowError::ForeignCall { .. }
+            | FlowError::ForgedCall { .. }
             | FlowError::MissingResults { .. }
             | FlowError::RepeatedResult { .. }
             | FlowError::UnansweredCalls { .. } => ErrorKind::InvalidRequest,

@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::answer::Answer;
-use crate::check::{Check, signature};
+use crate::check::{Check, own_tools, signature};
 use crate::cx::Cx;
 use crate::error::{FlowError, Result};
 use crate::exchange::{Exchange, Principal};
@@ -18,7 +18,7 @@ use crate::work::{Frame, WORK};
 use crate::worker::Worker;
 use indexmap::IndexMap;
 use placet_core::turn::Controls;
-use placet_core::{Redactor, RunId};
+use placet_core::{Redactor, RunId, ToolName};
 use placet_runtime::schedule::{JobTime, Scheduler, StoredJob};
 use placet_runtime::{Problems, Runtime};
 use placet_store::{Batch, Condition, Key, StoreError, Value as StoredValue};
@@ -124,6 +124,7 @@ impl FlowsBuilder {
                 flow: named.flow().clone(),
                 durable: named.durability(),
                 signature: signature(named.flow()).to_hex(),
+                tools: own_tools(named.flow()),
             };
             if served.insert(named.name().to_owned(), entry).is_some() {
                 check.problems.push(format!("two flows have the name {:?}", named.name()));
@@ -173,6 +174,8 @@ pub(crate) struct Served {
     pub(crate) flow: Flow,
     pub(crate) durable: Option<Durable>,
     pub(crate) signature: String,
+    /// The tools of its agents.
+    pub(crate) tools: HashSet<ToolName>,
 }
 
 pub(crate) struct Shared {

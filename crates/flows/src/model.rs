@@ -95,6 +95,7 @@ impl Model {
             scheduler: None,
             observer: None,
             tally: crate::cx::Tally::default(),
+            claimed: std::collections::HashSet::new(),
         });
         Model::new(cx, None, String::new(), agent, resolved)
     }
@@ -298,10 +299,25 @@ impl Model {
         group.items().into_iter().filter(|item| !known.contains(&item.id)).chain(own.iter().cloned()).collect()
     }
 
+    /// A client sees no call of our own tools, and so has none to tell of: what it says of one the model would take for true.
+    fn check_claims(&self, registry: &Registry) -> Result<()> {
+        if self.cx.claimed.is_empty() || registry.definitions().is_empty() {
+            return Ok(());
+        }
+        for item in self.sent_items() {
+            let ItemBody::ToolCall(call) = &item.body else { continue };
+            if self.cx.claimed.contains(&call.id) && registry.get(&call.name).is_some() {
+                return Err(FlowError::forged(call));
+            }
+        }
+        Ok(())
+    }
+
     /// The tools of an ask: the agent's own first, the client's last.
     fn tools(&self, next: &NextAsk) -> Result<(Registry, Vec<Arc<ToolDefinition>>, ToolChoice)> {
         let registry =
             Registry::assemble(next.grants.clone()).map_err(|errors| wiring(errors.iter().map(ToString::to_string)))?;
+        self.check_claims(&registry)?;
         let mut tools: Vec<Arc<ToolDefinition>> = registry.definitions().to_vec();
         let mut choice = next.choice.clone();
         if next.forward {

@@ -318,7 +318,7 @@ impl Resolving {
     }
 
     fn builder(&self, run: RunId) -> RunBuilder {
-        let choice = (self.model.provider.clone(), self.model.model.clone());
+        let choice = (self.cx.tally.tab.noting(&self.model.provider), self.model.model.clone());
         let mut builder = self
             .cx
             .runtime
@@ -390,7 +390,8 @@ impl Resolving {
             let handle = match started {
                 Ok(handle) => handle,
                 Err(RuntimeError::Exists { .. }) => {
-                    let mut resume = self.cx.runtime.resume(run.clone()).provider(self.model.provider.clone());
+                    let provider = self.cx.tally.tab.noting(&self.model.provider);
+                    let mut resume = self.cx.runtime.resume(run.clone()).provider(provider);
                     resume = resume.cancelled_by(self.cancel.child_token()).trace(self.cx.trace());
                     resume = self.grants.iter().cloned().fold(resume, placet_runtime::ResumeBuilder::grant);
                     started = if round_only { resume.round_only() } else { resume }.start().await;

@@ -10,17 +10,18 @@ use crate::flow::Flow;
 use crate::flows::{HookAnswer, Live, Served, Shared, WeakAnswer, find_hook, head, hook_key};
 use crate::kept::{Binding, Kept, Standing, derived_run, read};
 use crate::memo::Memo;
+use crate::model::calls_in;
 use crate::outlet::Outlet;
 use crate::reply::Reply;
 use crate::suspend::{Settled, expiry, resumed};
 use crate::transcript::{Arrival, Asked, arrange, link};
 use crate::work::{Frame, WORK, Work};
 use indexmap::IndexMap;
-use placet_core::{RunId, TurnEvent, TurnRequest};
+use placet_core::{CallId, RunId, TurnEvent, TurnRequest};
 use placet_runtime::schedule::{Job, JobTime};
 use placet_store::{Batch, Key};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -65,16 +66,22 @@ impl Shared {
         let bare = served.flow.only_agent().is_some_and(Agent::is_bare);
         let env = self.runtime.env().clone();
         let mut request = (*exchange.request).clone();
-        let mut arrival = None;
+        let (mut arrival, mut claimed) = (None, HashSet::new());
         if !bare {
             let linked = link(&env, &request.items, self.unanswered)?;
+            claimed = calls_in(&linked).into_iter().map(|call| call.id).collect();
             let asked = Asked { principal: exchange.principal.as_str(), flow: &name, signature: &signature };
             let arranged = arrange(&self.runtime, linked, &asked).await?;
             (request.items, arrival) = (arranged.items, arranged.arrival);
+            let calls = calls_in(&request.items);
+            let forged = calls.iter().find(|call| claimed.contains(&call.id) && served.tools.contains(&call.name));
+            if let Some(call) = forged {
+                return Err(FlowError::forged(call));
+            }
         }
         // Where it was answered before, and now goes another way, the rounds are history.
         if let Some(arrived) = arrival
-            && let Some(answer) = self.clone().go_on(&exchange, &name, &signature, &request, arrived).await?
+            && let Some(answer) = self.clone().go_on(&exchange, &name, &signature, &request, arrived, &claimed).await?
         {
             return Ok(answer);
         }
@@ -83,8 +90,8 @@ impl Shared {
             // A client may bring one run id for several requests, which have nothing to do with one another here.
             let base: RunId = env.new_id();
             let memo = if bare { Memo::off() } else { Memo::default() };
-            let part =
-                Part { base: Some(base.as_str().to_owned()), memo, ..Part::plain(exchange.cancel.child_token()) };
+            let base = Some(base.as_str().to_owned());
+            let part = Part { base, memo, claimed, ..Part::plain(exchange.cancel.child_token()) };
             let cx = self.cx(&exchange, &name, request.clone(), run, part);
             return Ok(self.conduct(cx, Start::Whole(request.items), None, None));
         }
@@ -107,6 +114,7 @@ impl Shared {
                 let part = Part {
                     base: Some(run.as_str().to_owned()),
                     memo: Memo::new(steps, Some(kept.clone())),
+                    claimed,
                     ..Part::plain(CancellationToken::new())
                 };
                 let cx = self.cx(&exchange, &name, request.clone(), run, part);
@@ -123,6 +131,7 @@ impl Shared {
         signature: &str,
         request: &TurnRequest,
         arrival: Arrival,
+        claimed: &HashSet<CallId>,
     ) -> Result<Option<Answer>> {
         let id = resumed(&arrival.id.hex);
         let binding = Binding {
@@ -172,6 +181,7 @@ impl Shared {
             root: Some(suspended.root),
             payload: suspended.payload,
             depth: suspended.depth,
+            claimed: claimed.clone(),
             ..Part::plain(CancellationToken::new())
         };
         let request = TurnRequest { items: arrival.before.clone(), ..request.clone() };
@@ -210,6 +220,7 @@ impl Shared {
                         cx: Some(cx),
                         waiting: Some(waiting),
                         env: self.runtime.env().clone(),
+                        is_joined: true,
                     }));
                 }
             }
@@ -231,6 +242,7 @@ impl Shared {
                         cx: None,
                         waiting: None,
                         env: self.runtime.env().clone(),
+                        is_joined: true,
                     }));
                 }
                 Ok(Standing::Busy) => tokio::select! {
@@ -323,6 +335,7 @@ impl Shared {
             scheduler: Some(self.scheduler.clone()),
             observer: self.observer.clone(),
             tally: part.tally,
+            claimed: part.claimed,
         })
     }
 
@@ -343,6 +356,7 @@ impl Shared {
             cx: Some(cx.clone()),
             waiting: Some(waiting.clone()),
             env: self.runtime.env().clone(),
+            is_joined: false,
         };
         let mut claim = None;
         if let Some((id, binding, kept)) = kept {
@@ -403,6 +417,7 @@ struct Part {
     root: Option<String>,
     payload: Value,
     depth: u32,
+    claimed: HashSet<CallId>,
 }
 
 impl Part {
@@ -416,6 +431,7 @@ impl Part {
             root: None,
             payload: json!(null),
             depth: 0,
+            claimed: HashSet::new(),
         }
     }
 }

@@ -101,6 +101,7 @@ async fn carry_out(shared: &Arc<Shared>, job: &DueJob, work: Work) -> Result<()>
         scheduler: Some(shared.scheduler.clone()),
         observer: shared.observer.clone(),
         tally: Tally::default(),
+        claimed: std::collections::HashSet::new(),
     });
     let started = cx.started("");
     let start = Start::Frames { frames: work.frames, chat: work.chat, selection: work.selection };

@@ -37,7 +37,7 @@ pub use offline::Offline;
 pub use prices::{PriceBook, PriceSource, UserPrices};
 pub use probe::{Probe, ToolAnswer};
 pub use profile::{Checked, Feature, FeatureSource, FeatureStatus, ONE_CALL, OutputStrategy, Profile, ProfileRules};
-pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream};
+pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedProvider, TurnStream, Used};
 pub use providers::{Providers, ResolveError, ResolvedModel};
 pub use reference::{InvalidModelRef, ModelRef};
 pub use scripted::{Script, ScriptCall, ScriptFailure, ScriptTurn, ScriptedModel};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::event::RetryStarted;
-use placet_core::{Env, ErrorKind, ProviderError, ProviderId, TurnEvent, TurnRequest};
+use placet_core::{Env, ErrorKind, Money, ProviderError, ProviderId, TurnEvent, TurnRequest, Usage};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -141,4 +141,21 @@ pub trait AskObserver: Send + Sync {
     fn retrying(&self, retry: &RetryStarted);
     /// A hint of the request was left out, because the provider cannot take it: the field, and why.
     fn omitted(&self, what: &str);
+    /// This model has begun to answer. Told by what stands for several models, and by what keeps account of what is asked.
+    fn answering(&self, _provider: &ProviderId, _model: &str) {}
+    /// What the answer came to, once it has ended or nobody reads on. Told by what keeps account of what is asked.
+    fn used(&self, _used: &Used) {}
+}
+
+/// What one answer of a model came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Used {
+    /// Who answered.
+    pub provider: ProviderId,
+    /// The provider's name of the model.
+    pub model: String,
+    /// Tokens, where the provider said.
+    pub usage: Option<Usage>,
+    /// What they cost in US dollars, where that is known.
+    pub cost: Option<Money>,
 }

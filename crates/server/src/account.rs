@@ -6,9 +6,11 @@ use crate::limiter::{Reservation, Spent};
 use crate::metrics::Outcome;
 use crate::principal::Principal;
 use crate::routing::Route;
+use crate::turn::Missed;
 use http::HeaderValue;
 use placet_core::id::IdKind;
-use placet_core::{Timestamp, Usage};
+use placet_core::{Money, Timestamp, Usage};
+use placet_flows::Tab;
 use placet_wire::passing::Speech;
 use std::borrow::Cow;
 use std::fmt;
@@ -73,6 +75,11 @@ pub(crate) struct Account {
     pub(crate) tools: Vec<String>,
     pub(crate) reservation: Reservation,
     pub(crate) usage: Option<Usage>,
+    /// Who was asked for an agent's answer, and what that cost.
+    pub(crate) tab: Option<Tab>,
+    /// What went wrong, for whoever reads the ledger.
+    pub(crate) problem: Option<Box<str>>,
+    pub(crate) is_hook: bool,
     pub(crate) is_closed: bool,
     /// Keeps the request's place until it ends.
     pub(crate) place: Option<OwnedSemaphorePermit>,
@@ -86,28 +93,68 @@ impl Account {
         }
     }
 
+    /// What it cost, where that is known.
+    pub(crate) fn cost(&self, usage: Option<Usage>) -> Option<Money> {
+        match &self.tab {
+            Some(tab) => tab.bill().cost,
+            None => {
+                let price = self.route.targets.get(self.target).and_then(|target| target.price);
+                price.zip(usage).map(|(price, usage)| usage.cost(&price))
+            }
+        }
+    }
+
+    /// The host of the server that is asked, where its place is nobody's business.
+    pub(crate) fn hidden(&self) -> Option<&str> {
+        self.route.targets.get(self.target)?.asked.hidden()
+    }
+
+    /// No answer came of it.
+    pub(crate) fn missed(&mut self, missed: &Missed) {
+        self.status = missed.refusal.status;
+        self.problem = missed.problem.as_deref().map(Box::from);
+        self.close(if missed.is_ours { Outcome::Refused } else { Outcome::Failed }, None);
+    }
+
+    /// We refused it.
+    pub(crate) fn refused(&mut self, status: u16) {
+        self.status = status;
+        self.close(Outcome::Refused, None);
+    }
+
     /// Writes it down.
     pub(crate) fn close(&mut self, outcome: Outcome, usage: Option<Usage>) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
         }
         self.place = None;
-        let usage = usage.or(self.usage);
+        let bill = self.tab.as_ref().map(Tab::bill);
+        let usage = usage.or(self.usage).or(bill.as_ref().filter(|bill| bill.answers > 0).map(|bill| bill.usage));
         let whole = self.gateway.env.clock().steady().saturating_sub(self.started);
-        let target = self.route.targets.get(self.target);
-        if let Some(target) = target {
-            target.series.note(outcome, usage.as_ref(), self.first, whole);
+        let target = self.route.targets.get(self.target).filter(|_| outcome != Outcome::Refused);
+        match (target, &self.route.series) {
+            _ if outcome == Outcome::Refused => self.gateway.metrics.refused(self.status),
+            (Some(target), _) => target.series.note(outcome, usage.as_ref(), self.first, whole),
+            // Tokens are counted where they were used.
+            (None, Some(series)) => series.note(outcome, None, self.first, whole),
+            (None, None) => {}
         }
-        let cost = target.and_then(|target| target.price).zip(usage).map(|(price, usage)| usage.cost(&price));
+        let cost = self.cost(usage);
+        let answered = bill.as_ref().and_then(|bill| bill.answered.as_ref());
+        let (provider, provider_model) = match (target, answered) {
+            (Some(target), _) => (&*target.provider, &*target.model),
+            (None, Some((provider, model))) => (provider.as_str(), model.as_str()),
+            (None, None) => ("", ""),
+        };
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         self.gateway.ledger.record(&LedgerLine {
             at: self.at,
             id: Cow::Borrowed(self.id.as_str()),
             key: Cow::Borrowed(&self.principal.key),
-            protocol: Cow::Borrowed(self.speech.as_str()),
+            protocol: Cow::Borrowed(if self.is_hook { "webhook" } else { self.speech.as_str() }),
             model: Cow::Borrowed(self.model.as_deref().unwrap_or(&self.route.name)),
-            provider: Cow::Borrowed(target.map_or("", |target| &*target.provider)),
-            provider_model: Cow::Borrowed(target.map_or("", |target| &*target.model)),
+            provider: Cow::Borrowed(provider),
+            provider_model: Cow::Borrowed(provider_model),
             status: self.status,
             outcome: Cow::Borrowed(outcome.as_str()),
             usage,
@@ -117,6 +164,7 @@ impl Account {
             fallbacks: self.fallbacks,
             trace: Cow::Borrowed(self.trace.as_deref().unwrap_or_default()),
             tools: self.tools.iter().map(|tool| Cow::Borrowed(tool.as_str())).collect(),
+            problem: Cow::Borrowed(self.problem.as_deref().unwrap_or_default()),
         });
         self.gateway.metrics.in_flight.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.gateway.limiter.after(&self.principal, self.reservation, &Spent::new(usage, outcome == Outcome::Whole));

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Pieces of an answer that we write ourselves, in order. Dropping it tells whoever makes them that nobody reads any more.
 pub type Pieces = Pin<Box<dyn futures_util::Stream<Item = Result<Bytes, Broken>> + Send>>;
 
+/// What is held for as long as a body is.
+pub(crate) type Holding = Box<dyn Send>;
+
 /// The body of an answer.
 pub struct Body(Kind);
 
@@ -23,6 +26,8 @@ enum Kind {
     Whole(Option<Bytes>),
     Passing(Box<Passing>),
     Pieces(Pieces),
+    /// With something that is let go of when the body is done with.
+    Held(Box<Body>, #[expect(dead_code, reason = "it acts when it is dropped")] Holding),
 }
 
 /// An answer broke off and cannot be ended in its own protocol: the connection is closed instead.
@@ -49,6 +54,11 @@ impl Body {
         Body(Kind::Pieces(pieces))
     }
 
+    /// As it is, with something that is dropped with it.
+    pub(crate) fn holding(self, held: Holding) -> Self {
+        Body(Kind::Held(Box::new(self), held))
+    }
+
     pub(crate) fn passing(passing: Passing) -> Self {
         Body(Kind::Passing(Box::new(passing)))
     }
@@ -61,6 +71,7 @@ impl fmt::Debug for Body {
             Kind::Whole(None) => "Body(empty)",
             Kind::Passing(_) => "Body(passing)",
             Kind::Pieces(_) => "Body(pieces)",
+            Kind::Held(body, _) => return body.fmt(f),
         })
     }
 }
@@ -76,11 +87,16 @@ impl http_body::Body for Body {
             Kind::Pieces(pieces) => {
                 pieces.as_mut().poll_next(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
+            Kind::Held(body, _) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Whole(None))
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Held(body, _) => body.is_end_stream(),
+            Kind::Passing(_) | Kind::Pieces(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -90,6 +106,7 @@ impl http_body::Body for Body {
             }
             Kind::Passing(passing) => passing.size_hint(),
             Kind::Pieces(_) => SizeHint::new(),
+            Kind::Held(body, _) => body.size_hint(),
         }
     }
 }
@@ -103,7 +120,7 @@ pub(crate) struct Bounds {
 }
 
 /// Reads a client's body whole. Nearly every body comes in one piece, which is not copied.
-pub(crate) async fn read(mut body: Incoming, bounds: Bounds, env: &Env) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(body: &mut Incoming, bounds: Bounds, env: &Env) -> Result<Bytes, Refusal> {
     use http_body::Body as _;
     let declared = body.size_hint().exact();
     if declared.is_some_and(|declared| declared > u64::try_from(bounds.bytes).unwrap_or(u64::MAX)) {
@@ -112,7 +129,7 @@ pub(crate) async fn read(mut body: Incoming, bounds: Bounds, env: &Env) -> Resul
     let deadline = env.clock().steady().saturating_add(bounds.whole);
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
-    while let Some(piece) = next(&mut body, bounds.idle, deadline, env).await? {
+    while let Some(piece) = next(body, bounds.idle, deadline, env).await? {
         if first.len().max(more.len()).saturating_add(piece.len()) > bounds.bytes {
             return Err(too_large(bounds.bytes));
         }
@@ -131,6 +148,23 @@ pub(crate) async fn read(mut body: Incoming, bounds: Bounds, env: &Env) -> Resul
         more.extend_from_slice(&piece);
     }
     Ok(if more.is_empty() { first } else { more.freeze() })
+}
+
+/// Reads the rest of a body that nobody wants, within bounds.
+pub(crate) async fn read_on(mut body: Incoming, (patience, most): (Duration, usize), env: Env) {
+    let rest = async {
+        let mut left = most;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = rest => {}
+        () = env.sleep(patience) => {}
+    }
 }
 
 /// The next piece of data; the timer is only made where the piece is not there yet.

@@ -2,8 +2,10 @@
 
 mod boards;
 mod capabilities;
+mod checks;
 mod document;
 mod flows;
+mod providers;
 mod reader;
 
 pub use flows::{AgentEntry, FlowEntry, StepEntry};
@@ -91,6 +93,8 @@ pub struct Limits {
     pub client_body: Duration,
     /// How long answers may go on after the gateway was asked to stop.
     pub drain: Duration,
+    /// How long everything is still served before that, while `/readyz` says that it stops.
+    pub drain_delay: Duration,
 }
 
 impl Default for Limits {
@@ -105,6 +109,7 @@ impl Default for Limits {
             client_idle: Duration::from_secs(30),
             client_body: Duration::from_secs(300),
             drain: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
         }
     }
 }
@@ -154,6 +159,8 @@ pub struct ProviderEntry {
     pub protocols: Vec<Speech>,
     /// More headers to send.
     pub headers: Vec<(String, String)>,
+    /// More headers to send, whose values are credentials.
+    pub secret_headers: Vec<(String, Secret)>,
     /// Models to show in the list.
     pub models: Vec<String>,
     /// Timeouts of its own.
@@ -398,5 +405,7 @@ impl Default for Config {
     }
 }
 
+#[cfg(test)]
+mod check_tests;
 #[cfg(test)]
 mod tests;

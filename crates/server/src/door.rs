@@ -36,12 +36,15 @@ impl Door {
     /// Lets a request in, or says why not.
     pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
+        let authority = uri.authority().map(|authority| authority.as_str());
         let named = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host.to_str().ok(),
-            (None, None) => uri.authority().map(|authority| authority.as_str()),
+            (None, None) => authority,
             _ => None,
         };
-        let Some(host) = named.filter(|host| self.admits(host)) else {
+        // An address that is asked for whole means the same server as `Host`, or nobody's.
+        let is_one = authority.is_none_or(|authority| self.admits(authority));
+        let Some(host) = named.filter(|host| is_one && self.admits(host)) else {
             let message = "the name in `Host` is not one of this gateway's; add it to `hosts` in its configuration";
             return Err(Refusal::new(421, ErrorKind::Permission, message));
         };
@@ -91,7 +94,12 @@ fn without_port(host: &str) -> &str {
 
 /// A body is JSON and says so. A request that declares no body needs no type.
 fn check_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(kind) = headers.get(CONTENT_TYPE) else {
+    let mut kinds = headers.get_all(CONTENT_TYPE).iter();
+    let first = kinds.next();
+    if kinds.next().is_some() {
+        return Err(not_json());
+    }
+    let Some(kind) = first else {
         let is_empty = headers.get(http::header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() == b"0")
             && !headers.contains_key(http::header::TRANSFER_ENCODING);
         return if is_empty { Ok(()) } else { Err(not_json()) };
@@ -145,6 +153,15 @@ mod tests {
         ] {
             assert_eq!(status(&config, "GET", &[("host", host)]), wanted, "{host}");
         }
+        let whole = |address: &'static str| {
+            let headers = HeaderMap::from_iter([(HOST, "localhost:8080".parse().unwrap())]);
+            Door::new(&config)
+                .check(&Method::GET, &Uri::from_static(address), &headers)
+                .err()
+                .map(|refusal| refusal.status)
+        };
+        assert_eq!(whole("http://evil.example/v1/models"), Some(421));
+        assert_eq!(whole("http://127.0.0.1:8080/v1/models"), None);
         assert_eq!(status(&config, "GET", &[]), 421);
         assert_eq!(status(&config, "GET", &[("host", "localhost"), ("host", "evil.example")]), 421);
         config.hosts = vec!["gate.example.com".into()];
@@ -170,6 +187,8 @@ mod tests {
         {
             assert_eq!(status(&config, "POST", &[host, length, ("content-type", kind)]), wanted);
         }
+        let text = ("content-type", "text/plain");
+        assert_eq!(status(&config, "POST", &[host, length, json, text]), 415, "one type, and no other");
         assert_eq!(status(&config, "POST", &[host, length]), 415);
         assert_eq!(status(&config, "POST", &[host]), 200);
         assert_eq!(status(&config, "OPTIONS", &[host]), 405);

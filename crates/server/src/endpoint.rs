@@ -50,6 +50,13 @@ pub(crate) enum ResponseAction {
 }
 
 impl Endpoint<'_> {
+    /// Whether a model or a flow is asked, so that each request leaves a line in the ledger.
+    pub(crate) fn asks(&self) -> bool {
+        use Endpoint as E;
+        matches!(self, E::Turn(_) | E::GeminiTurn { .. } | E::CountTokens | E::InputTokens | E::GeminiCount { .. })
+            || matches!(self, E::Embeddings | E::GeminiEmbed { .. } | E::Hook { .. })
+    }
+
     /// The protocol whose errors this endpoint answers with.
     pub(crate) fn speech(&self) -> Speech {
         match self {

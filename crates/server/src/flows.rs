@@ -85,6 +85,9 @@ fn secrets(config: &Config) -> SecretRegistry {
             // One that is too short to be told from a word cannot be taken out.
             let _ = secrets.register(key.clone());
         }
+        for (_, value) in &provider.secret_headers {
+            let _ = secrets.register(value.clone());
+        }
         for (name, value) in &provider.headers {
             let is_sensitive =
                 http::HeaderName::try_from(name.as_str()).is_ok_and(|name| placet_net::is_sensitive_header(&name));

@@ -6,16 +6,16 @@ use crate::config::{AgentEntry, Config, ConfigError, StepEntry};
 use crate::door::Door;
 use crate::endpoint::{Endpoint, endpoint};
 use crate::flows::{Ground, SetupError, Working};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerLine};
 use crate::limiter::{Limiter, Unlimited};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Outcome};
 use crate::mount::Mount;
 use crate::principal::{Keys, Principal};
 use crate::refusal::Refusal;
 use crate::routing::{Listed, Pins, Routing};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use placet_core::env::Task;
 use placet_core::{Env, ErrorKind};
@@ -24,14 +24,30 @@ use placet_net::Client;
 use placet_store::{SharedStore, Tenant};
 use placet_wire::passing::Speech;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-placet-request-id");
 pub(crate) const ROUTE: HeaderName = HeaderName::from_static("x-placet-route");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-placet-provider");
+/// What is said to whoever comes too late.
+pub(crate) const STOPPING: &str = "the gateway is stopping; try again";
+/// How long, and how many bytes of, a body are read after its request was answered: there are clients that read the answer
+/// only once they have sent everything, and lose it where the stream is reset.
+const READ_ON: (Duration, usize) = (Duration::from_secs(2), 1 << 20);
+
+/// How the gateway stands: it serves; it serves, and says that it will not for long; it takes no new work; it ends what is
+/// still under way.
+const SERVING: u8 = 0;
+const LEAVING: u8 = 1;
+const DRAINING: u8 = 2;
+const CUT: u8 = 3;
+
 pub(crate) const OMITTED: HeaderName = HeaderName::from_static("x-placet-omitted");
 
 /// What a configuration came to. Replaced whole by a reload; a request keeps the one it began with.
@@ -66,7 +82,7 @@ pub struct Gateway {
     pub(crate) lists: crate::models::Lists,
     places: Arc<Semaphore>,
     queued: AtomicUsize,
-    draining: AtomicBool,
+    standing: AtomicU8,
 }
 
 /// What a gateway serves.
@@ -136,7 +152,7 @@ impl Gateway {
             pins: Pins::default(),
             lists: crate::models::Lists::default(),
             queued: AtomicUsize::new(0),
-            draining: AtomicBool::new(false),
+            standing: AtomicU8::new(SERVING),
         }))
     }
 
@@ -194,8 +210,22 @@ impl Gateway {
     }
 
     /// No longer ready: whoever balances load sends no more.
+    pub(crate) fn leave(&self) {
+        self.standing.fetch_max(LEAVING, Ordering::Relaxed);
+    }
+
+    /// Takes no new work.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.standing.fetch_max(DRAINING, Ordering::Relaxed);
+    }
+
+    /// Ends what is still under way: each answer ends with the error of its protocol, as soon as it is looked at.
+    pub(crate) fn cut(&self) {
+        self.standing.fetch_max(CUT, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.standing.load(Ordering::Relaxed) == CUT
     }
 
     /// Writes what waits. Afterwards nothing more is recorded.
@@ -214,7 +244,8 @@ impl Gateway {
     pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let started = self.env.clock().steady();
         let id: RequestId = self.env.new_id();
-        let (parts, body) = request.into_parts();
+        let (parts, mut body) = request.into_parts();
+        let is_multiplexed = parts.version == Version::HTTP_2;
         let mut heading = Heading {
             id,
             started,
@@ -222,12 +253,24 @@ impl Gateway {
             path_and_query: parts.uri,
             headers: parts.headers,
             speech: Speech::OpenaiChat,
+            asks: None,
+            principal: None,
+            model: None,
+            is_accounted: false,
         };
-        let answered = self.route(&mut heading, body).await;
+        let answered = {
+            let mut answering = pin!(self.route(&mut heading, &mut body));
+            let or_cut = poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Pending if self.is_cut() => Poll::Ready(Err(stopping())),
+                polled => polled,
+            });
+            or_cut.await
+        };
         let mut response = match answered {
             Ok(response) => response,
             Err(refusal) => {
                 self.metrics.refused(refusal.status);
+                self.note_refused(&heading, &refusal);
                 let path = heading.path_and_query.path();
                 let told = self.mount(path).and_then(|mount| mount.refusal(&heading.method, path, &refusal));
                 told.unwrap_or_else(|| refusal.into_response(heading.speech, id.as_str()))
@@ -237,10 +280,43 @@ impl Gateway {
         if heading.method == Method::HEAD {
             *response.body_mut() = Body::empty();
         }
+        if is_multiplexed {
+            if !http_body::Body::is_end_stream(&body) {
+                let reading = body::read_on(body, READ_ON, self.env.clone());
+                drop(self.env.spawn("rest of a body", reading));
+            }
+        } else if self.standing.load(Ordering::Relaxed) >= DRAINING {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 
-    async fn route(self: &Arc<Self>, heading: &mut Heading, body: Incoming) -> Result<Response<Body>, Refusal> {
+    /// Writes down a request for a model that was refused before there was an account of it.
+    fn note_refused(&self, heading: &Heading, refusal: &Refusal) {
+        let Some(protocol) = heading.asks.filter(|_| !heading.is_accounted) else { return };
+        let whole = self.env.clock().steady().saturating_sub(heading.started);
+        self.ledger.record(&LedgerLine {
+            at: self.env.now(),
+            id: heading.id.as_str().into(),
+            key: heading.principal.as_ref().map_or("", |principal| &principal.key).into(),
+            protocol: protocol.into(),
+            model: heading.model.as_deref().unwrap_or_default().into(),
+            provider: "".into(),
+            provider_model: "".into(),
+            status: refusal.status,
+            outcome: Outcome::Refused.as_str().into(),
+            usage: None,
+            cost: None,
+            first_us: 0,
+            whole_us: u64::try_from(whole.as_micros()).unwrap_or(u64::MAX),
+            fallbacks: 0,
+            trace: "".into(),
+            tools: Vec::new(),
+            problem: "".into(),
+        });
+    }
+
+    async fn route(self: &Arc<Self>, heading: &mut Heading, body: &mut Incoming) -> Result<Response<Body>, Refusal> {
         let snapshot = self.snapshot();
         // The path is borrowed by what it means.
         let uri = heading.path_and_query.clone();
@@ -256,14 +332,20 @@ impl Gateway {
         {
             heading.speech = Speech::AnthropicMessages;
         }
+        if endpoint.asks() {
+            heading.asks = Some(if let Endpoint::Hook { .. } = endpoint { "webhook" } else { heading.speech.as_str() });
+        }
         snapshot.door.check(&heading.method, &uri, &heading.headers)?;
         match endpoint {
             Endpoint::Health => return Ok(text("ok\n")),
             Endpoint::Ready => return self.readiness(),
             Endpoint::Method(allow) => return Err(Refusal::method(allow)),
+            Endpoint::Metrics => {}
+            _ if self.standing.load(Ordering::Relaxed) >= DRAINING => return Err(stopping()),
             _ => {}
         }
         let principal = snapshot.keys.authenticate(&uri, &heading.headers)?;
+        heading.principal = Some(principal.clone());
         match endpoint {
             Endpoint::Turn(_) | Endpoint::GeminiTurn { .. } => {
                 let place = self.place(&snapshot).await?;
@@ -285,9 +367,7 @@ impl Gateway {
             Endpoint::Hook { id } => {
                 let place = self.place(&snapshot).await?;
                 let body = self.read(&snapshot, heading, body).await?;
-                let answered = self.hook(&snapshot, heading, id, &principal, &body).await;
-                drop(place);
-                answered
+                self.hook(&snapshot, heading, id, principal, place, &body).await
             }
             Endpoint::Metrics if snapshot.config.metrics => {
                 let figures = self.metrics.write((self.ledger.written(), self.ledger.dropped()));
@@ -310,7 +390,7 @@ impl Gateway {
         snapshot: &Snapshot,
         heading: &mut Heading,
         principal: Arc<Principal>,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Result<Response<Body>, Refusal> {
         let Some(mount) = self.mount(heading.path_and_query.path()) else {
             let path: String = heading.path_and_query.path().chars().take(200).collect();
@@ -327,7 +407,7 @@ impl Gateway {
         Ok(mount.answer(request, principal).await)
     }
 
-    async fn read(&self, snapshot: &Snapshot, heading: &Heading, body: Incoming) -> Result<Bytes, Refusal> {
+    async fn read(&self, snapshot: &Snapshot, heading: &Heading, body: &mut Incoming) -> Result<Bytes, Refusal> {
         let limits = &snapshot.config.limits;
         let bounds = Bounds { bytes: limits.body, idle: limits.client_idle, whole: limits.client_body };
         let bytes = body::read(body, bounds, &self.env).await?;
@@ -338,8 +418,8 @@ impl Gateway {
     }
 
     fn readiness(&self) -> Result<Response<Body>, Refusal> {
-        if self.draining.load(Ordering::Relaxed) {
-            return Err(Refusal::new(503, ErrorKind::Unavailable, "the gateway is stopping"));
+        if self.standing.load(Ordering::Relaxed) != SERVING {
+            return Err(stopping());
         }
         Ok(text("ready\n"))
     }
@@ -393,6 +473,19 @@ pub(crate) struct Heading {
     pub(crate) headers: HeaderMap,
     /// The protocol that it is answered in, errors included.
     pub(crate) speech: Speech,
+    /// The protocol's name in the ledger, where a model or a flow is asked.
+    asks: Option<&'static str>,
+    /// Who asks, once that is known.
+    principal: Option<Arc<Principal>>,
+    /// The name of the model, where it was refused.
+    pub(crate) model: Option<Box<str>>,
+    /// Whether there is an account of it, which leaves a line in the ledger.
+    pub(crate) is_accounted: bool,
+}
+
+/// What is answered to new work once there is to be none.
+fn stopping() -> Refusal {
+    Refusal::new(503, ErrorKind::Unavailable, STOPPING).retry_after(Duration::from_secs(1))
 }
 
 pub(crate) fn text(text: impl Into<Bytes>) -> Response<Body> {

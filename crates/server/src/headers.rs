@@ -119,6 +119,13 @@ pub(crate) fn answer_headers(mut headers: HeaderMap, changes_length: bool) -> He
                 | "openai-project"
                 | "anthropic-organization-id"
                 | "server"
+                | "location"
+                | "content-location"
+                | "x-served-by"
+                | "x-backend"
+                | "x-backend-server"
+                | "x-powered-by"
+                | "x-upstream"
         ) || name.starts_with("x-placet-")
             || name.starts_with("access-control-")
             || name.starts_with("cf-")

@@ -15,6 +15,7 @@ use crate::turn::{GoesOn, Missed, TurnAsked, escaped, passed_query};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{HeaderValue, Response};
+use placet_core::record::Digest;
 use placet_core::{BoxFuture, ErrorKind};
 use placet_store::{Batch, Key, StoreError, Value as Stored};
 use placet_wire::passing::{Outline, Speech, response_id};
@@ -68,6 +69,13 @@ impl Gateway {
             // The decoder says what is wrong with it.
             return Ok((asked.body.clone(), None));
         };
+        if body.get("conversation").is_some_and(|conversation| !conversation.is_null()) {
+            let message = "a conversation that a provider keeps can go on at that provider alone, in its own protocol; send what was \
+                           said, or name the last answer in `previous_response_id`";
+            let mut refusal = Refusal::new(400, ErrorKind::Unsupported, message);
+            refusal.field = Some("conversation".to_owned());
+            return Err(refusal);
+        }
         let keeps = body.get("store") != Some(&Value::Bool(false));
         let previous = body.get("previous_response_id").and_then(Value::as_str).map(str::to_owned);
         let input = items(body.get("input"));
@@ -151,7 +159,8 @@ impl Gateway {
         let nothing = || -> BoxFuture<'static, ()> { Box::pin(std::future::ready(())) };
         let Some(id) = response.get("id").and_then(Value::as_str) else { return nothing() };
         let mut batch = Batch::new();
-        for item in items(response.get("output")).iter().chain(&keeping.input) {
+        let input = keeping.input.iter().enumerate().map(|(at, item)| whole_item(id, at, item.clone()));
+        for item in items(response.get("output")).iter().chain(&input.collect::<Vec<_>>()) {
             let item_id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= 128);
             if let (Some(item_id), false) = (item_id, is_reference(item))
                 && let Ok(value) = Stored::json(FORMAT, item)
@@ -244,11 +253,7 @@ impl Gateway {
                 Err(Refusal::new(400, ErrorKind::InvalidRequest, message))
             }
             ResponseAction::InputItems => {
-                let ids = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned().unwrap_or(Value::Null);
-                Ok(json(&json!({
-                    "object": "list", "first_id": ids(kept.input.first()), "last_id": ids(kept.input.last()),
-                    "has_more": false, "data": kept.input,
-                })))
+                listed(id, kept.input, heading.path_and_query.query()).map(|list| json(&list))
             }
         }
     }
@@ -310,6 +315,77 @@ impl Gateway {
             None => Err(Refusal::not_found(format!("no answer `{}` is kept here", short(id)))),
         }
     }
+}
+
+/// An item of a request as the protocol lists it: with an id, a type, and its text in parts.
+fn whole_item(response: &str, at: usize, item: Value) -> Value {
+    let Value::Object(mut item) = item else { return item };
+    if is_reference(&Value::Object(item.clone())) {
+        return Value::Object(item);
+    }
+    if item.get("type").and_then(Value::as_str).is_none() && item.contains_key("role") {
+        item.insert("type".to_owned(), "message".into());
+    }
+    let is_message = item.get("type").is_some_and(|kind| kind == "message");
+    if is_message && let Some(Value::String(text)) = item.get("content") {
+        let part = match item.get("role").and_then(Value::as_str) {
+            Some("assistant") => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+            _ => json!({"type": "input_text", "text": text}),
+        };
+        item.insert("content".to_owned(), json!([part]));
+    }
+    if is_message && !item.contains_key("status") {
+        item.insert("status".to_owned(), "completed".into());
+    }
+    if item.get("id").and_then(Value::as_str).is_none_or(str::is_empty) {
+        let digits = Digest::of(format!("{response} {at}").as_bytes()).to_hex();
+        let prefix = match item.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "message" => "msg",
+            "function_call" => "fc",
+            "function_call_output" => "fco",
+            "reasoning" => "rs",
+            _ => "item",
+        };
+        item.insert("id".to_owned(), format!("{prefix}_{}", &digits[..32]).into());
+    }
+    Value::Object(item)
+}
+
+/// What was sent for an answer, page by page: `limit`, `order` and `after` of the query.
+fn listed(response: &str, input: Vec<Value>, query: Option<&str>) -> Result<Value, Refusal> {
+    let asked = |name: &str| {
+        let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| placet_net::percent_decoded(value))
+    };
+    let wrong = |field: &str, expected: &str| {
+        let mut refusal =
+            Refusal::new(400, ErrorKind::InvalidRequest, format!("`{field}` is wrong, expected {expected}"));
+        refusal.field = Some(field.to_owned());
+        refusal
+    };
+    let limit = match asked("limit") {
+        None => 20,
+        Some(text) => match text.parse::<usize>() {
+            Ok(limit) if (1..=100).contains(&limit) => limit,
+            _ => return Err(wrong("limit", "a number from 1 to 100")),
+        },
+    };
+    let mut list: Vec<Value> = input.into_iter().enumerate().map(|(at, item)| whole_item(response, at, item)).collect();
+    match asked("order").as_deref() {
+        None | Some("desc") => list.reverse(),
+        Some("asc") => {}
+        Some(_) => return Err(wrong("order", "`asc` or `desc`")),
+    }
+    if let Some(after) = asked("after") {
+        let found = list.iter().position(|item| item.get("id").and_then(Value::as_str) == Some(after.as_str()));
+        let place = found.ok_or_else(|| wrong("after", "the id of an item of this list"))?;
+        list.drain(..=place);
+    }
+    let has_more = list.len() > limit;
+    list.truncate(limit);
+    let id = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned().unwrap_or(Value::Null);
+    let (first, last) = (id(list.first()), id(list.last()));
+    Ok(json!({"object": "list", "data": list, "first_id": first, "last_id": last, "has_more": has_more}))
 }
 
 fn provider_header(upstream: &Upstream) -> HeaderValue {

@@ -38,13 +38,13 @@ pub struct LedgerLine<'a> {
     pub at: Timestamp,
     /// Its id, as `x-placet-request-id` told it.
     pub id: Cow<'a, str>,
-    /// The name of the key that asked.
+    /// The name of the key that asked; empty where it is not known.
     pub key: Cow<'a, str>,
-    /// The protocol it was asked in.
+    /// The protocol it was asked in; `webhook` for a call of one.
     pub protocol: Cow<'a, str>,
-    /// The name of the model that the client asked for.
+    /// The name of the model that the client asked for; empty where it was refused before that was read.
     pub model: Cow<'a, str>,
-    /// The provider that answered last; empty where none was asked.
+    /// The provider that answered last; empty where none was asked. Of an agent, that of its last turn.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub provider: Cow<'a, str>,
     /// The provider's name of the model.
@@ -73,6 +73,9 @@ pub struct LedgerLine<'a> {
     /// Tools that were declared or asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Cow<'a, str>>,
+    /// What went wrong, in the words of whoever failed, without credentials. Clients are told less.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub problem: Cow<'a, str>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -143,6 +146,9 @@ impl LedgerLine<'_> {
         }
         if !self.tools.is_empty() {
             put(out, ",\"tools\":", &self.tools);
+        }
+        if !self.problem.is_empty() {
+            text(out, ",\"problem\":", &self.problem);
         }
         out.push(b'}');
     }
@@ -338,6 +344,7 @@ mod tests {
             fallbacks: 0,
             trace: "".into(),
             tools: Vec::new(),
+            problem: "".into(),
         }
     }
 
@@ -353,6 +360,7 @@ mod tests {
             fallbacks: 2,
             trace: "0af7".into(),
             tools: vec!["look \"up\"".into(), "sum".into()],
+            problem: "no \"way\"".into(),
             ..line("req_1")
         };
         for line in [line("x"), full] {

@@ -51,9 +51,12 @@ pub(crate) enum Outcome {
     Cut,
     /// The client went away.
     Cancelled,
+    /// We refused it, and asked nobody.
+    Refused,
 }
 
 impl Outcome {
+    /// Those that are counted for each target.
     const ALL: [Outcome; 4] = [Outcome::Whole, Outcome::Failed, Outcome::Cut, Outcome::Cancelled];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Outcome {
             Outcome::Failed => "failed",
             Outcome::Cut => "cut",
             Outcome::Cancelled => "cancelled",
+            Outcome::Refused => "refused",
         }
     }
 }
@@ -104,7 +108,8 @@ fn seconds(micros: u64) -> String {
 
 impl Series {
     pub(crate) fn note(&self, outcome: Outcome, usage: Option<&Usage>, first: Option<Duration>, whole: Duration) {
-        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        let Some(counter) = self.outcomes.get(outcome as usize) else { return };
+        counter.fetch_add(1, Ordering::Relaxed);
         if let Some(usage) = usage {
             let counts = [
                 usage.input,
@@ -164,7 +169,7 @@ impl Metrics {
             &mut out,
             "placet_requests_total",
             "counter",
-            "Requests that a provider was asked for, by how they ended.",
+            "Requests that a target was asked for, by how they ended; exchanges of agents with the provider placet.",
         );
         for (labels, series) in &labelled {
             for outcome in Outcome::ALL {

@@ -64,6 +64,14 @@ impl Passing {
             }
             State::Done => return Poll::Ready(None),
         }
+        if self.account.gateway.is_cut() {
+            let (held, passage) = self.watch.end();
+            if self.is_events && passage != Passage::Cut {
+                self.end(passage);
+                return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
+            }
+            return Poll::Ready(Some(self.broke(held, &ErrorKind::Unavailable)));
+        }
         loop {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
@@ -128,6 +136,7 @@ impl Passing {
         }
         self.state = State::Told;
         let (status, what) = match kind {
+            ErrorKind::Unavailable => (503, crate::gateway::STOPPING),
             ErrorKind::Timeout => (504, "the provider fell silent before its answer was whole"),
             _ => (502, "the connection to the provider broke before its answer was whole"),
         };

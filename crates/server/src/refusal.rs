@@ -1,6 +1,7 @@
 //! What is answered where a request is not served, in the shape of the protocol that it was asked in.
 
 use crate::body::Body;
+use crate::telling;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
@@ -72,11 +73,17 @@ impl Refusal {
         refusal
     }
 
-    /// What a provider (or the way to it) answered instead of a turn, as far as a client may know it.
-    pub(crate) fn of_provider(error: &ProviderError) -> Self {
+    /// What a provider (or the way to it) answered instead of a turn, as far as a client may know it. `hidden` is the host of
+    /// a server whose place is nobody's business.
+    pub(crate) fn of_provider(error: &ProviderError, hidden: Option<&str>) -> Self {
         let status = status_of(error);
-        let mut refusal = Refusal::new(status, error.kind.clone(), error.message.clone());
-        refusal.code = error.code.clone();
+        if error.status.is_some_and(|status| (300..400).contains(&status)) {
+            let message = format!("the provider {} redirects elsewhere, which is never followed", error.provider);
+            return Refusal::new(status, ErrorKind::Protocol, message);
+        }
+        let mut refusal = Refusal::new(status, error.kind.clone(), telling::message(error, hidden));
+        let is_told = |code: &String| matches!(telling::masked(code, hidden), std::borrow::Cow::Borrowed(_));
+        refusal.code = error.code.clone().filter(is_told);
         refusal.retry_after = error.retry_after();
         refusal
     }
@@ -133,8 +140,10 @@ impl From<RequestError> for Refusal {
 /// The status that tells a client what sort of error it is. One that a provider gave is kept where it is the client's to
 /// know; what is wrong between us and the provider is a 502.
 pub(crate) fn status_of(error: &ProviderError) -> u16 {
-    if let Some(status) = error.status.filter(|status| (400..600).contains(status)) {
-        return status;
+    match error.status {
+        Some(status) if (400..600).contains(&status) => return status,
+        Some(300..400) => return 502,
+        _ => {}
     }
     match error.kind {
         ErrorKind::InvalidRequest | ErrorKind::Unsupported | ErrorKind::ContextLength | ErrorKind::ContentFiltered => {

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ErrorClass, ModelEntry, ProviderEntry, Strategy};
 use crate::local::LOCAL_PROVIDERS;
+use crate::metered::Metered;
 use crate::metrics::{Metrics, Series};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -43,6 +44,8 @@ pub(crate) struct Upstream {
     /// Speaks for it where its own protocol is not the client's.
     pub(crate) provider: Option<SharedProvider>,
     pub(crate) models: Vec<String>,
+    /// Its host, where it is no vendor's own that everybody knows.
+    pub(crate) hidden: Option<String>,
 }
 
 impl fmt::Debug for Upstream {
@@ -56,13 +59,18 @@ impl Upstream {
         let base_url = Url::parse(&entry.base_url)?;
         let mut own = HeaderMap::new();
         let mut secrets = SecretRegistry::new();
-        for (header, value) in &entry.headers {
-            if let (Ok(header), Ok(mut value)) =
-                (HeaderName::try_from(header.as_str()), HeaderValue::try_from(value.as_str()))
-            {
-                value.set_sensitive(placet_net::is_sensitive_header(&header));
+        let texts = entry.headers.iter().map(|(header, value)| (header, value.as_str()));
+        for (header, value) in texts.chain(entry.secret_headers.iter().map(|(header, value)| (header, value.expose())))
+        {
+            if let (Ok(header), Ok(mut value)) = (HeaderName::try_from(header.as_str()), HeaderValue::try_from(value)) {
+                let is_secret =
+                    entry.secret_headers.iter().any(|(secret, _)| header.as_str().eq_ignore_ascii_case(secret));
+                value.set_sensitive(is_secret || placet_net::is_sensitive_header(&header));
                 own.insert(header, value);
             }
+        }
+        for (_, secret) in &entry.secret_headers {
+            secrets.register(secret.clone());
         }
         let mut headers: [HeaderMap; 4] = std::array::from_fn(|_| own.clone());
         if let Some(key) = &entry.key {
@@ -95,7 +103,6 @@ impl Upstream {
         }
         Ok(Upstream {
             id: name.into(),
-            base_url,
             speeches: entry.protocols.clone(),
             urls,
             headers,
@@ -104,6 +111,8 @@ impl Upstream {
             stream_usage: crate::vendors::takes_stream_usage(entry),
             provider: providers.get(name).cloned(),
             models: entry.models.clone(),
+            hidden: crate::vendors::hidden(entry, &base_url),
+            base_url,
         })
     }
 
@@ -135,6 +144,8 @@ pub(crate) struct Route {
     pub(crate) pin: Duration,
     pub(crate) strict: bool,
     pub(crate) kind: RouteKind,
+    /// What is counted of an agent's exchanges as such; its turns are counted with the models that it asks.
+    pub(crate) series: Option<Arc<Series>>,
 }
 
 /// What a name stands for, for those who list it.
@@ -178,6 +189,14 @@ impl Asked {
         match self {
             Asked::Local(provider) => Some(provider.clone()),
             Asked::Upstream(upstream) => upstream.provider.clone(),
+        }
+    }
+
+    /// The host of a server whose place is nobody's business.
+    pub(crate) fn hidden(&self) -> Option<&str> {
+        match self {
+            Asked::Upstream(upstream) => upstream.hidden.as_deref(),
+            Asked::Local(_) => None,
         }
     }
 }
@@ -377,6 +396,7 @@ impl Routing {
             on: Vec::new(),
             pin: Duration::ZERO,
             strict: self.strict,
+            series: (kind == RouteKind::Agent).then(|| self.metrics.series(name, "placet", "agent")),
             kind,
         }
     }
@@ -412,6 +432,11 @@ impl Routing {
         })
     }
 
+    /// What stands for a flow that no client asks for by a model's name.
+    pub(crate) fn unlisted(&self, flow: &str) -> Arc<Route> {
+        Arc::new(self.route(flow, Vec::new(), RouteKind::Agent))
+    }
+
     /// Who answers for a name.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Route>> {
         if let Some(route) = self.routes.get(name) {
@@ -433,7 +458,7 @@ impl Routing {
             return Some((Arc::new(provider), name.to_owned()));
         }
         let target = route.targets.first()?;
-        Some((target.asked.provider()?, target.model.to_string()))
+        Some((Metered::of(target)?, target.model.to_string()))
     }
 
     /// The servers that keep answers of the Responses protocol.

@@ -1,5 +1,6 @@
 //! A route as one provider, for agents: its targets are asked one after the other, before the first word of an answer.
 
+use crate::metered::Metered;
 use crate::routing::{Route, Target};
 use crate::turn::Missed;
 use async_trait::async_trait;
@@ -42,7 +43,7 @@ impl ModelProvider for Several {
         let mut last = None;
         for index in self.route.order(None, &context.env) {
             let Some(target) = self.route.targets.get(index) else { continue };
-            let Some(provider) = target.asked.provider() else { continue };
+            let Some(provider) = Metered::of(target) else { continue };
             let asked = TurnRequest { model: target.model.to_string(), ..(*request).clone() };
             let error = match provider.ask(Arc::new(asked), context.clone()).await {
                 Ok(events) => {
@@ -51,7 +52,7 @@ impl ModelProvider for Several {
                 }
                 Err(error) => error,
             };
-            let missed = Missed::provider(&error);
+            let missed = Missed::provider(&error, None);
             if missed.rests() {
                 target.breaker.failed(context.env.clock().steady(), missed.wait);
             }

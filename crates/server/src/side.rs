@@ -11,7 +11,7 @@ use crate::principal::Principal;
 use crate::refusal::Refusal;
 use crate::routing::{Asked, Route, Target, Upstream};
 use crate::speech::nobody;
-use crate::turn::{Missed, escaped, named_model, passed_query};
+use crate::turn::{Missed, cut, escaped, named_model, passed_query};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response};
 use placet_core::{ErrorKind, Usage};
@@ -43,7 +43,7 @@ impl Gateway {
             Endpoint::InputTokens => (named_model(&outline, &body)?, Speech::OpenaiResponses),
             _ => (named_model(&outline, &body)?, Speech::OpenaiChat),
         };
-        let route = self.permitted(&snapshot, &principal, &model)?;
+        let route = self.permitted(&snapshot, &principal, &model).inspect_err(|_| heading.model = Some(cut(&model)))?;
         let found = route.targets.iter().enumerate().find_map(|(index, target)| match &target.asked {
             Asked::Upstream(upstream) if upstream.speaks(speech) => Some((index, target, upstream.clone())),
             _ => None,
@@ -74,8 +74,7 @@ impl Gateway {
                 answer
             }
             Err(missed) => {
-                account.status = missed.refusal.status;
-                account.close(Outcome::Failed, None);
+                account.missed(&missed);
                 match missed.response {
                     Some(response) => *response,
                     None => missed.refusal.into_response(heading.speech, heading.id.as_str()),
@@ -96,7 +95,7 @@ impl Gateway {
         mut headers: http::HeaderMap,
         body: Bytes,
     ) -> Result<placet_net::Response, Missed> {
-        let url = upstream.base_url.join(path).map_err(|error| Missed::net(&error))?;
+        let url = upstream.base_url.join(path).map_err(|error| Missed::net(upstream, &error))?;
         for (name, value) in upstream.headers(speech) {
             headers.insert(name.clone(), value.clone());
         }
@@ -108,8 +107,8 @@ impl Gateway {
         request.headers = headers;
         request.timeouts = Some(upstream.timeouts);
         let sent = self.client.send_until_dropped(request).await;
-        let response = sent.map_err(|error| Missed::net(&error))?;
-        if response.status.is_success() { Ok(response) } else { Err(self.refused(upstream, speech, response).await) }
+        let response = sent.map_err(|error| Missed::net(upstream, &error))?;
+        if response.status.is_success() { Ok(response) } else { Err(self.refused(upstream, response).await) }
     }
 
     /// A request for a provider that speaks another protocol, or none: decoded, asked, and answered as the client speaks.
@@ -128,7 +127,8 @@ impl Gateway {
         if let Some((index, _, _)) = &asker {
             account.target = *index;
         }
-        let asker = asker.map(|(_, target, provider)| (&*target.model, provider));
+        let asker =
+            asker.map(|(_, target, provider)| Asker { model: &target.model, provider, hidden: target.asked.hidden() });
         let (speech, id) = (account.speech, account.id);
         let answered = match endpoint {
             Endpoint::Embeddings | Endpoint::GeminiEmbed { .. } => self.embed(endpoint, asker, model, &body).await,
@@ -141,8 +141,7 @@ impl Gateway {
                 response
             }
             Err(missed) => {
-                account.status = missed.refusal.status;
-                account.close(Outcome::Failed, None);
+                account.missed(&missed);
                 missed.refusal.into_response(speech, id.as_str())
             }
         };
@@ -156,7 +155,7 @@ impl Gateway {
     async fn embed(
         &self,
         endpoint: &Endpoint<'_>,
-        asker: Option<(&str, SharedProvider)>,
+        asker: Option<Asker<'_>>,
         name: &str,
         body: &[u8],
     ) -> Result<(Response<Body>, Option<Usage>), Missed> {
@@ -164,7 +163,7 @@ impl Gateway {
             let message = format!("the provider of `{name}` makes no embeddings");
             Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message))
         };
-        let (model, provider) = asker.ok_or_else(none)?;
+        let Asker { model, provider, hidden } = asker.ok_or_else(none)?;
         let wrong = |error: placet_wire::RequestError| Missed::refused(error.into());
         let (mut request, form) = match endpoint {
             Endpoint::GeminiEmbed { action, .. } => {
@@ -180,7 +179,7 @@ impl Gateway {
         // Fields of one protocol mean nothing in another.
         request.extra.clear();
         let made = provider.embed(request, AskContext::new(self.env.clone())).await;
-        let made = made.map_err(|error| Missed::provider(&error))?;
+        let made = made.map_err(|error| Missed::provider(&error, hidden))?;
         let value = match form {
             Form::Gemini { is_batch } => gemini::encode_embeddings(&made, is_batch),
             Form::Openai { base64 } => openai_chat::encode_embeddings(&made, name, base64),
@@ -192,18 +191,18 @@ impl Gateway {
     async fn count(
         &self,
         speech: Speech,
-        asker: Option<(&str, SharedProvider)>,
+        asker: Option<Asker<'_>>,
         body: Bytes,
     ) -> Result<(Response<Body>, Option<Usage>), Missed> {
         let mut counted = None;
-        if let Some((model, provider)) = asker {
+        if let Some(Asker { model, provider, hidden }) = asker {
             let decoded = speech.decode_request(&body, &nobody(), &self.env);
             let mut request = decoded.map_err(|error| Missed::refused(error.into()))?.request;
             model.clone_into(&mut request.model);
             counted = match provider.count_tokens(Arc::new(request), AskContext::new(self.env.clone())).await {
                 Ok(tokens) => Some(tokens),
                 Err(error) if error.kind == ErrorKind::Unsupported => None,
-                Err(error) => return Err(Missed::provider(&error)),
+                Err(error) => return Err(Missed::provider(&error, hidden)),
             };
         }
         let tokens = counted.unwrap_or_else(|| estimate(&body));
@@ -218,6 +217,13 @@ impl Gateway {
         }
         Ok((response, None))
     }
+}
+
+/// Who is asked in a translation.
+struct Asker<'t> {
+    model: &'t str,
+    provider: SharedProvider,
+    hidden: Option<&'t str>,
 }
 
 /// How a client reads vectors.

@@ -10,6 +10,7 @@ use crate::metrics::Outcome;
 use crate::refusal::Refusal;
 use crate::routing::{Asked, Route, Target};
 use crate::speech::{Encoder, answer_id, decode_request, encode_response, nobody};
+use crate::telling;
 use crate::turn::{Missed, TurnAsked};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -96,7 +97,7 @@ impl Gateway {
                 format!("the model behind this name cannot take what was asked, and the route is strict: {omitted}");
             return Err(Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message)));
         }
-        let events = answered.map_err(|error| Missed::provider(&error))?;
+        let events = answered.map_err(|error| Missed::provider(&error, target.asked.hidden()))?;
         let owner = provider.id().clone();
         let mut response = if asked.stream {
             let Some(account) = account.take() else { return Err(Missed::gone()) };
@@ -157,7 +158,8 @@ impl Gateway {
             folded.push(&event);
         }
         let usage = folded.usage();
-        let turn = folded.finish(owner, &self.env).map_err(|error| Missed::provider(&error))?;
+        let hidden = account.as_ref().and_then(Account::hidden);
+        let turn = folded.finish(owner, &self.env).map_err(|error| Missed::provider(&error, hidden))?;
         let body = encode_response(speech, head, &turn);
         if let Some(keeping) = keeping {
             self.keep(keeping, &body).await;
@@ -165,9 +167,8 @@ impl Gateway {
         let mut response = crate::gateway::json(&body);
         if let Some(mut account) = account.take() {
             account.status = 200;
-            let price = account.route.targets.get(account.target).and_then(|target| target.price);
-            if let Some((price, usage)) = price.zip(usage)
-                && let Ok(cost) = HeaderValue::try_from(usage.cost(&price).to_string().trim_start_matches('$'))
+            if let Some(cost) = account.cost(usage)
+                && let Ok(cost) = HeaderValue::try_from(cost.to_string().trim_start_matches('$'))
             {
                 response.headers_mut().insert("x-placet-cost", cost);
             }
@@ -237,7 +238,8 @@ impl Translating {
             }
             TurnEvent::Failed(error) => {
                 self.outcome = Outcome::Failed;
-                if matches!(error.kind, ErrorKind::Network | ErrorKind::Interrupted | ErrorKind::Timeout) {
+                let broke = [ErrorKind::Network, ErrorKind::Interrupted, ErrorKind::Timeout, ErrorKind::Protocol];
+                if broke.contains(&error.kind) {
                     self.breaking = Breaking::Told;
                 }
             }
@@ -246,6 +248,28 @@ impl Translating {
         if let Some((_, folded, _)) = &mut self.keeping {
             folded.push(event);
         }
+    }
+
+    /// An error in the midst of an answer as the client may know it; the ledger keeps the rest.
+    fn told(&mut self, error: ProviderError) -> TurnEvent {
+        let missed = Missed::provider(&error, self.account.hidden());
+        self.account.problem = missed.problem.map(Into::into);
+        let mut told = ProviderError::new(error.kind, error.provider, missed.refusal.message);
+        (told.status, told.code, told.retry_after_ms) = (error.status, missed.refusal.code, error.retry_after_ms);
+        told.request_id = Some(self.account.id.as_str().to_owned());
+        TurnEvent::Failed(Box::new(told))
+    }
+
+    /// Ends an answer that may not go on, with the error of its protocol.
+    fn cut(&mut self, out: &mut Vec<u8>) {
+        if self.outcome == Outcome::Cut {
+            let stopping = ProviderError::new(ErrorKind::Unavailable, nobody(), crate::gateway::STOPPING);
+            let event = self.told(stopping);
+            self.encoder.push(&event, out);
+            self.breaking = Breaking::Told;
+        }
+        self.encoder.end(out);
+        self.end();
     }
 
     fn end(&mut self) {
@@ -267,6 +291,10 @@ impl Stream for Translating {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let mut out = Vec::new();
+        if this.events.is_some() && this.gateway.is_cut() {
+            this.cut(&mut out);
+            return Poll::Ready(Some(Ok(out.into())));
+        }
         loop {
             if let Some((keeping, _)) = &mut this.holding {
                 std::task::ready!(keeping.as_mut().poll(cx));
@@ -291,6 +319,10 @@ impl Stream for Translating {
             match events.as_mut().poll_next(cx) {
                 Poll::Ready(Some(event)) => {
                     this.note(&event);
+                    let event = match event {
+                        TurnEvent::Failed(error) => this.told(*error),
+                        event => event,
+                    };
                     this.encoder.push(&event, &mut out);
                     if matches!(event, TurnEvent::Finished(_))
                         && let Some(keeping) = this.keep()
@@ -320,12 +352,13 @@ impl Stream for Translating {
 
 impl Missed {
     pub(crate) fn refused(refusal: Refusal) -> Self {
-        Missed { refusal, class: None, wait: None, response: None }
+        Missed { refusal, class: None, wait: None, response: None, problem: None, is_ours: true }
     }
 
-    /// What a provider answered instead of a turn.
-    pub(crate) fn provider(error: &ProviderError) -> Self {
+    /// What a provider answered instead of a turn. `hidden` is the host of a server whose place is nobody's business.
+    pub(crate) fn provider(error: &ProviderError, hidden: Option<&str>) -> Self {
         let class = match error.kind {
+            _ if error.status.is_some_and(|status| (300..400).contains(&status)) => Some(ErrorClass::Server),
             ErrorKind::RateLimited => Some(ErrorClass::RateLimited),
             ErrorKind::Overloaded => Some(ErrorClass::Overloaded),
             ErrorKind::Unavailable => Some(ErrorClass::Server),
@@ -337,11 +370,17 @@ impl Missed {
             ErrorKind::NotFound => Some(ErrorClass::NotFound),
             _ => None,
         };
-        let mut refusal = Refusal::of_provider(error);
+        let mut refusal = Refusal::of_provider(error, hidden);
         if class == Some(ErrorClass::Credential) {
             refusal.message = format!("the provider {} did not accept the gateway's credential", error.provider);
             refusal.code = None;
         }
-        Missed { refusal, class, wait: error.retry_after(), response: None }
+        let is_ours = crate::metered::is_ours(error);
+        // What we refused is told the client in full.
+        let problem = (!is_ours || refusal.message != error.message).then(|| match error.status {
+            Some(status) => telling::kept(&format!("{status}: {}", error.message)),
+            None => telling::kept(&error.message),
+        });
+        Missed { refusal, class, wait: error.retry_after(), response: None, problem, is_ours }
     }
 }

@@ -12,6 +12,7 @@ use crate::passage::Passing;
 use crate::principal::Principal;
 use crate::refusal::Refusal;
 use crate::routing::{Asked, Route, RouteKind, Target, Upstream};
+use crate::telling;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -57,6 +58,10 @@ pub(crate) struct Missed {
     pub(crate) wait: Option<Duration>,
     /// The answer that the target gave instead, ready to be handed on.
     pub(crate) response: Option<Box<Response<Body>>>,
+    /// What went wrong, for whoever runs the gateway: the words of whoever failed, without credentials.
+    pub(crate) problem: Option<String>,
+    /// Whether it is a refusal of ours, and nobody was asked.
+    pub(crate) is_ours: bool,
 }
 
 impl Gateway {
@@ -75,7 +80,7 @@ impl Gateway {
             Endpoint::GeminiTurn { model, stream } => (placet_net::percent_decoded(model), *stream),
             _ => (named_model(&outline, &body)?, outline.stream == Some(true)),
         };
-        let route = self.permitted(&snapshot, &principal, &model)?;
+        let route = self.permitted(&snapshot, &principal, &model).inspect_err(|_| heading.model = Some(cut(&model)))?;
         let account = self.account(heading, principal, route.clone(), &model, place, body.len())?;
         let query = passed_query(heading.path_and_query.query());
         let headers = request_headers(std::mem::take(&mut heading.headers), &account);
@@ -100,19 +105,22 @@ impl Gateway {
 
     pub(crate) fn account(
         self: &Arc<Self>,
-        heading: &Heading,
+        heading: &mut Heading,
         principal: Arc<Principal>,
         route: Arc<Route>,
         model: &str,
         place: OwnedSemaphorePermit,
         bytes: usize,
     ) -> Result<Account, Refusal> {
-        let reservation = self.limiter.before(&principal, &AskedFor::new(model, bytes))?;
+        let reservation = self.limiter.before(&principal, &AskedFor::new(model, bytes)).inspect_err(|_| {
+            heading.model = Some(cut(model));
+        })?;
+        heading.is_accounted = true;
         self.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Account {
             gateway: self.clone(),
             principal,
-            model: (model != &*route.name).then(|| model.chars().take(200).collect::<String>().into()),
+            model: (model != &*route.name).then(|| cut(model)),
             route,
             target: 0,
             id: heading.id,
@@ -126,6 +134,9 @@ impl Gateway {
             tools: Vec::new(),
             reservation,
             usage: None,
+            tab: None,
+            problem: None,
+            is_hook: false,
             is_closed: false,
             place: Some(place),
         })
@@ -164,6 +175,7 @@ impl Gateway {
                 account.target = *index;
                 account.fallbacks = u32::try_from(tried).unwrap_or(u32::MAX);
             }
+            let asked_at = if tried == 0 { now } else { self.env.clock().steady() };
             // State of a provider goes to that one alone; whoever writes the request anew leaves out what is another's.
             let is_foreign = state == State::Native
                 && match pin {
@@ -204,17 +216,21 @@ impl Gateway {
                     }
                     if tried + 1 < order.len() {
                         target.series.fell_back();
+                        let took = self.env.clock().steady().saturating_sub(asked_at);
+                        target.series.note(Outcome::Failed, None, None, took);
                     }
                 }
             }
         }
         let Some((failure, index)) = missed else {
-            let message = "nothing is configured to answer for this model";
-            return Err(Refusal::new(503, ErrorKind::Unavailable, message));
+            let refusal = Refusal::new(503, ErrorKind::Unavailable, "nothing is configured to answer for this model");
+            return match account {
+                Some(account) => Ok(self.refuse(refusal, asked.speech, account)),
+                None => Err(refusal),
+            };
         };
         if let Some(account) = &mut account {
-            account.status = failure.refusal.status;
-            account.close(Outcome::Failed, None);
+            account.missed(&failure);
         }
         let mut response = match failure.response {
             Some(response) => *response,
@@ -231,9 +247,7 @@ impl Gateway {
 
     /// Ends a request that no target is asked for.
     fn refuse(&self, refusal: Refusal, speech: Speech, mut account: Account) -> Response<Body> {
-        account.status = refusal.status;
-        account.close(Outcome::Failed, None);
-        self.metrics.refused(refusal.status);
+        account.refused(refusal.status);
         refusal.into_response(speech, account.id.as_str())
     }
 
@@ -254,7 +268,8 @@ impl Gateway {
             if upstream.stream_usage { asked.outline.ask_for_usage(asked.speech, &asked.body) } else { None };
         let strips = ask_usage.is_some();
         let (body, rest) = spliced(asked, target, ask_usage);
-        let url = turn_url(upstream, target, asked).map_err(|error| Missed::net(&error))?;
+        let unsent = |error: NetError| Missed::net(upstream, &error);
+        let url = turn_url(upstream, target, asked).map_err(unsent)?;
         let mut headers = asked.headers.clone();
         for (name, value) in upstream.headers(asked.speech) {
             headers.insert(name.clone(), value.clone());
@@ -265,17 +280,17 @@ impl Gateway {
         let mut request = Sent::post(url, body);
         (request.headers, request.rest) = (headers, rest);
         request.timeouts = Some(upstream.timeouts);
-        let mut response = self.client.send_until_dropped(request).await.map_err(|error| Missed::net(&error))?;
+        let mut response = self.client.send_until_dropped(request).await.map_err(unsent)?;
         if !response.status.is_success() {
-            return Err(self.refused(upstream, asked.speech, response).await);
+            return Err(self.refused(upstream, response).await);
         }
         let is_noted = snapshot.notes_owners && keeps(asked);
         // What breaks off before our head is sent is a refusal, and another target may do better. A stream is not waited for
         // where there is nobody else to ask.
         if !asked.stream {
-            response.body.hold(HELD).await.map_err(|error| Missed::net(&error))?;
+            response.body.hold(HELD).await.map_err(unsent)?;
         } else if is_noted || route.targets.len() > 1 {
-            response.body.first().await.map_err(|error| Missed::net(&error))?;
+            response.body.first().await.map_err(unsent)?;
         }
         let Some(mut account) = account.take() else { return Err(Missed::gone()) };
         account.status = response.status.as_u16();
@@ -292,37 +307,47 @@ impl Gateway {
         Ok(answer)
     }
 
-    /// A server refused. Its own words go to the client, without a credential in them; what it says of the gateway's
-    /// credential is between it and the gateway.
-    pub(crate) async fn refused(&self, upstream: &Upstream, speech: Speech, response: placet_net::Response) -> Missed {
+    /// A server refused. Its own words go to the client, without a credential or an address in them; what it says of the
+    /// gateway's credential is between it and the gateway.
+    pub(crate) async fn refused(&self, upstream: &Upstream, response: placet_net::Response) -> Missed {
         let (status, headers) = (response.status, response.headers.clone());
         let is_json = has_type(&headers, b"application/json");
         let body = response.excerpt(ERROR_BYTES).await;
         let wait = retry_after(&headers, Some(&body.bytes), self.env.now());
         let class = class_of(status, &body.bytes);
-        if class == Some(ErrorClass::Credential) {
-            let message = format!("the provider {} did not accept the gateway's credential", upstream.id);
-            let kind = if status == StatusCode::FORBIDDEN { ErrorKind::Permission } else { ErrorKind::Authentication };
-            return Missed { refusal: Refusal::new(status.as_u16(), kind, message), class, wait, response: None };
-        }
-        if !is_json || body.cut.is_some() || body.broken.is_some() {
-            let provider = placet_core::ProviderId::new(&*upstream.id);
-            let clean = upstream.redactor.redact_bytes(&body.bytes);
-            let mut error = placet_wire::decode_error(&provider, status.as_u16(), &headers, &clean);
-            error.retry_after_ms = wait.and_then(|wait| u64::try_from(wait.as_millis()).ok());
-            return Missed { refusal: Refusal::of_provider(&error), class, wait, response: None };
-        }
         let clean = match upstream.redactor.redact_bytes(&body.bytes) {
             Cow::Borrowed(_) => body.bytes.clone(),
             Cow::Owned(clean) => Bytes::from(clean),
         };
-        let mut answer = Response::new(Body::whole(clean));
+        let problem = telling::kept(&format!("{}: {}", status.as_u16(), String::from_utf8_lossy(&clean)));
+        let missed = |refusal, response| Missed {
+            refusal,
+            class,
+            wait,
+            response,
+            problem: Some(problem.clone()),
+            is_ours: false,
+        };
+        if class == Some(ErrorClass::Credential) {
+            let message = format!("the provider {} did not accept the gateway's credential", upstream.id);
+            let kind = if status == StatusCode::FORBIDDEN { ErrorKind::Permission } else { ErrorKind::Authentication };
+            return missed(Refusal::new(status.as_u16(), kind, message), None);
+        }
+        let hidden = upstream.hidden.as_deref();
+        let is_whole = is_json && body.cut.is_none() && body.broken.is_none();
+        let masked = if is_whole { telling::masked_body(&clean, hidden) } else { None };
+        if status.is_redirection() || !is_whole || (masked.is_some() && status.is_server_error()) {
+            let provider = placet_core::ProviderId::new(&*upstream.id);
+            let mut error = placet_wire::decode_error(&provider, status.as_u16(), &headers, &clean);
+            error.retry_after_ms = wait.and_then(|wait| u64::try_from(wait.as_millis()).ok());
+            return missed(Refusal::of_provider(&error, hidden), None);
+        }
+        let mut answer = Response::new(Body::whole(masked.map_or(clean, Bytes::from)));
         *answer.status_mut() = status;
         *answer.headers_mut() = answer_headers(headers, true);
         let mut refusal = Refusal::new(status.as_u16(), ErrorKind::Unavailable, "the provider refused");
         refusal.retry_after = wait;
-        let _ = speech;
-        Missed { refusal, class, wait, response: Some(Box::new(answer)) }
+        missed(refusal, Some(Box::new(answer)))
     }
 
     /// What a request has in common with the others of its conversation: what the client says it is, else the key, the
@@ -402,23 +427,37 @@ impl Missed {
         self.class.is_some_and(|class| !matches!(class, ErrorClass::NotFound | ErrorClass::Credential))
     }
 
-    pub(crate) fn net(error: &NetError) -> Self {
+    /// The way to a server failed.
+    pub(crate) fn net(upstream: &Upstream, error: &NetError) -> Self {
+        let provider = &upstream.id;
         let (status, class, message) = match error.kind() {
-            ErrorKind::Timeout => (504, Some(ErrorClass::Timeout), "the provider did not begin to answer in time"),
-            ErrorKind::InvalidRequest => (400, None, "the request cannot be sent to the provider"),
-            ErrorKind::Cancelled => (499, None, "the request was cancelled"),
-            ErrorKind::Network => (502, Some(ErrorClass::Network), "the provider cannot be reached"),
-            _ => (502, Some(ErrorClass::Network), "the connection to the provider broke before it answered"),
+            ErrorKind::Timeout => {
+                (504, Some(ErrorClass::Timeout), format!("the provider {provider} did not begin to answer in time"))
+            }
+            ErrorKind::InvalidRequest => (400, None, format!("the request cannot be sent to the provider {provider}")),
+            ErrorKind::Cancelled => (499, None, "the request was cancelled".to_owned()),
+            ErrorKind::Network => {
+                (502, Some(ErrorClass::Network), format!("the provider {provider} cannot be reached"))
+            }
+            _ => {
+                let message = format!("the connection to the provider {provider} broke before it answered");
+                (502, Some(ErrorClass::Network), message)
+            }
         };
         let refusal = Refusal::new(status, error.kind(), message);
-        Missed { refusal, class, wait: None, response: None }
+        let problem = upstream.redactor.redact_text(&telling::chain(error)).into_owned();
+        Missed { refusal, class, wait: None, response: None, problem: Some(problem), is_ours: false }
     }
 
     /// The account went with an answer already.
     pub(crate) fn gone() -> Self {
-        let refusal = Refusal::new(500, ErrorKind::Internal, "the request was answered already");
-        Missed { refusal, class: None, wait: None, response: None }
+        Missed::refused(Refusal::new(500, ErrorKind::Internal, "the request was answered already"))
     }
+}
+
+/// As much of a name as is kept.
+pub(crate) fn cut(name: &str) -> Box<str> {
+    name.chars().take(200).collect::<String>().into()
 }
 
 fn mark(headers: &mut HeaderMap, route: &Route, target: &Target) {
@@ -517,6 +556,7 @@ pub(crate) fn class_of(status: StatusCode, body: &[u8]) -> Option<ErrorClass> {
                 || memchr::memmem::find(body, b"credit balance").is_some();
             Some(if is_broke { ErrorClass::Credential } else { ErrorClass::RateLimited })
         }
+        300..=399 => Some(ErrorClass::Server),
         503 | 529 => Some(ErrorClass::Overloaded),
         504 => Some(ErrorClass::Timeout),
         500..600 => Some(ErrorClass::Server),

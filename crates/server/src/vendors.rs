@@ -58,10 +58,17 @@ pub(crate) fn options(name: &str, entry: &ProviderEntry, config: &Config) -> Opt
         options.credential = Credential::None;
     }
     options.headers.extend(entry.headers.iter().cloned());
+    options.headers.extend(entry.secret_headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())));
     options.timeouts = Some(entry.timeouts.unwrap_or(config.timeouts));
     // The client tries again by itself, and the route has other targets: trying here too would multiply.
     options.retry = RetryPolicy::none();
     Some(options)
+}
+
+/// The host of a provider that stands elsewhere than its vendor's own.
+pub(crate) fn hidden(entry: &ProviderEntry, base_url: &placet_net::Url) -> Option<String> {
+    let is_vendors = entry.vendor.and_then(vendor).is_some_and(|row| row.base_url == entry.base_url);
+    (!is_vendors).then(|| base_url.host().to_ascii_lowercase())
 }
 
 /// A lookup that knows nothing but where the provider is.

@@ -13,6 +13,10 @@ pub(crate) fn keys(house: &House, command: &KeysCommand) -> Done {
     let output = &house.output;
     match command {
         KeysCommand::New { name } => {
+            if name.trim().is_empty() || name.chars().any(char::is_control) {
+                return Err(Failure::new(Code::Usage, "the name of a key is empty or holds a control character")
+                    .hint("name whose key it is, for example: placet keys new ann"));
+            }
             let mut random = [0; BYTES];
             house.env.random().fill(&mut random);
             let key = format!("pk_{}", hex(&random));
@@ -22,7 +26,8 @@ pub(crate) fn keys(house: &House, command: &KeysCommand) -> Done {
             } else {
                 output.line(&key);
                 output.note(&format!(
-                    "The key is shown this once. For placet.toml:\n\n[keys.{name}]\nsha256 = \"{hash}\""
+                    "The key is shown this once. For placet.toml:\n\n[keys.{}]\nsha256 = \"{hash}\"",
+                    toml_key(name)
                 ));
             }
             Ok(())
@@ -41,6 +46,14 @@ pub(crate) fn keys(house: &House, command: &KeysCommand) -> Done {
             Ok(())
         }
     }
+}
+
+/// A name as a key of TOML: bare where it may be, else in quotes. It holds no control character.
+fn toml_key(name: &str) -> String {
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn hex(bytes: &[u8]) -> String {

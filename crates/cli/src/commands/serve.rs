@@ -86,13 +86,15 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
     if let Some(sweep) = sweep {
         sweep.stop().await;
     }
+    // What agents still run is theirs alone, and nobody is left to hear of it.
+    placet_workspace::command::end_all();
     Ok(())
 }
 
 async fn open(house: &House, config: &Config) -> Result<SharedStore, Failure> {
     match &config.store {
         None => house.open_store().await,
-        Some(url) if url.starts_with("postgres") => {
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
             house.connect(&placet_core::Secret::new("store.url_env", url)).await
         }
         Some(path) => {

@@ -1,5 +1,6 @@
 //! What a configuration says of capabilities, and of whoever is asked before their tools run.
 
+use super::providers::check_url;
 use super::reader::{Reading, Table, secret};
 use super::{ApprovalEntry, CapabilityEntry, Config};
 use indexmap::IndexMap;
@@ -20,6 +21,9 @@ pub(super) fn read_approval(top: &Table<'_, '_>, base: &Path, lookup: &Lookup) -
         None => table.wrong(table.at(), "url", "it is missing, expected where to ask", Some(hint)),
         Some((at, Err(error))) => table.wrong(at, "url", error.to_string(), Some(hint)),
         Some((_, Ok(_))) => {}
+    }
+    if let Some(url) = &url {
+        check_url(&table, url, "url");
     }
     let timeout = table.span("timeout").unwrap_or(PATIENCE);
     if timeout.is_zero() {

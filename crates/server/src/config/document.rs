@@ -2,17 +2,18 @@
 
 use super::boards::{read_boards, read_grant};
 use super::capabilities::{check_approval, read_approval, read_capabilities};
+use super::checks::{check_host, check_keys, check_model_name, check_store};
 use super::flows::{check_flows, read_agents, read_flows};
-use super::reader::{Element, Problem, Reading, Table, plain, secret};
+use super::providers::{read_providers, variable};
+use super::reader::{Element, Problem, Reading, Table, plain};
 use super::{Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy, TargetEntry};
 use crate::local::LOCAL_PROVIDERS;
 use crate::vendors::speeches;
 use indexmap::IndexMap;
-use placet_core::{Price, Secret};
-use placet_models::vendor::{VENDORS, vendor, vendor_base_url};
+use placet_core::Price;
+use placet_models::vendor::{VENDORS, vendor_base_url};
 use placet_models::{Lookup, ModelRef};
 use placet_net::{Timeouts, Url};
-use placet_wire::passing::Speech;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -47,7 +48,10 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
                 ),
             }
         }
-        config.hosts = plain(server.texts("hosts")).into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        for host in server.texts("hosts").unwrap_or_default() {
+            check_host(&server, &host);
+            config.hosts.push(host.value.to_ascii_lowercase());
+        }
         for origin in server.texts("origins").unwrap_or_default() {
             let is_origin = Url::parse(&origin.value).is_ok() && origin.value.matches('/').count() == 2;
             if !is_origin {
@@ -78,10 +82,16 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
         if let (Some(path), Some(_)) = (&path, &url) {
             store.wrong(path.at, "path", "there is a `url_env` too, expected one of them", None);
         }
+        if let Some(path) = &path {
+            check_store(&store, path, "path", &path.value);
+        }
         config.store = path.map(|path| base.join(path.value).display().to_string());
         if let Some(name) = url {
             match lookup(&name.value) {
-                Some(value) => config.store = Some(value),
+                Some(value) => {
+                    check_store(&store, &name, "url_env", &value);
+                    config.store = Some(value);
+                }
                 None => store.wrong(name.at, "url_env", format!("the variable {} is not set", name.value), None),
             }
         }
@@ -139,18 +149,19 @@ fn read_limits(table: &Table<'_, '_>) -> Limits {
         requests: number("requests", usual.requests),
         queue: table.count("queue", 0).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual.queue),
         queue_wait: table.span("queue_wait").unwrap_or(usual.queue_wait),
-        client_idle: table.span("client_idle").unwrap_or(usual.client_idle),
-        client_body: table.span("client_body").unwrap_or(usual.client_body),
+        client_idle: table.some_span("client_idle").unwrap_or(usual.client_idle),
+        client_body: table.some_span("client_body").unwrap_or(usual.client_body),
         drain: table.span("drain").unwrap_or(usual.drain),
+        drain_delay: table.span("drain_delay").unwrap_or(usual.drain_delay),
     }
 }
 
-fn read_timeouts(table: &Table<'_, '_>, usual: Timeouts) -> Timeouts {
+pub(super) fn read_timeouts(table: &Table<'_, '_>, usual: Timeouts) -> Timeouts {
     Timeouts {
-        connect: table.span("connect").or(usual.connect),
-        first_byte: table.span("first_byte").or(usual.first_byte),
-        idle: table.span("idle").or(usual.idle),
-        whole: table.span("whole").or(usual.whole),
+        connect: table.some_span("connect").or(usual.connect),
+        first_byte: table.some_span("first_byte").or(usual.first_byte),
+        idle: table.some_span("idle").or(usual.idle),
+        whole: table.some_span("whole").or(usual.whole),
     }
 }
 
@@ -208,102 +219,6 @@ fn hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-fn read_providers(
-    reading: &Reading<'_>,
-    top: &Table<'_, '_>,
-    base: &Path,
-    lookup: &Lookup,
-    timeouts: Timeouts,
-) -> IndexMap<String, ProviderEntry> {
-    let mut providers = IndexMap::new();
-    for (name, table) in top.named("providers") {
-        if LOCAL_PROVIDERS.contains(&name.value.as_str()) {
-            table.wrong(name.at, "", "the name belongs to a model of our own", Some("choose another name"));
-        }
-        let said = table.text("vendor");
-        let row = vendor(said.as_ref().map_or(name.value.as_str(), |text| text.value.as_str()));
-        if let (Some(text), None) = (&said, row) {
-            let known: Vec<&str> = VENDORS.iter().map(|row| row.id).collect();
-            let hint = format!("known are {}; leave the line out and give a `base_url`", known.join(", "));
-            table.wrong(text.at, "vendor", format!("no vendor is called {:?}", text.value), Some(&hint));
-        }
-        let url = table.text("base_url");
-        let base_url = match (&url, row) {
-            (Some(text), _) => {
-                if let Err(error) = Url::parse(&text.value) {
-                    let hint = "write for example \"http://127.0.0.1:8000/v1\"";
-                    table.wrong(text.at, "base_url", error.to_string(), Some(hint));
-                }
-                text.value.clone()
-            }
-            (None, Some(row)) => vendor_base_url(row, lookup).0,
-            (None, None) => {
-                if said.is_none() {
-                    let hint = "say where it is, for example \"http://127.0.0.1:8000/v1\", or name its `vendor`";
-                    table.wrong(name.at, "base_url", "it is missing", Some(hint));
-                }
-                String::new()
-            }
-        };
-        let mut key = secret(&table, lookup, base).map(|found| found.value);
-        if key.is_none() && !table.has("key_env") && !table.has("key_file") {
-            key = row.and_then(|row| row.key_variables.iter().find_map(|name| variable(lookup, name)));
-            if let (Some(row), None, None) = (row, &key, &url)
-                && row.is_key_required
-            {
-                let hint = format!("set {}, or name another variable in `key_env`", row.key_variables.join(" or "));
-                table.wrong(name.at, "key_env", format!("{} wants a key and none is set", row.name), Some(&hint));
-            }
-        }
-        let mut protocols = Vec::new();
-        for text in table.texts("protocols").unwrap_or_default() {
-            match Speech::named(&text.value) {
-                Some(speech) => protocols.push(speech),
-                None => {
-                    let known: Vec<&str> = Speech::ALL.iter().map(|speech| speech.as_str()).collect();
-                    let problem = format!("no protocol is called {:?}", text.value);
-                    table.wrong(text.at, "protocols", problem, Some(&format!("known are {}", known.join(", "))));
-                }
-            }
-        }
-        if protocols.is_empty() {
-            protocols = speeches(row, url.is_some() && row.is_some_and(|row| row.base_url != base_url));
-        }
-        let mut headers = Vec::new();
-        for (header, value) in table.map("headers") {
-            let is_usable = http::HeaderName::try_from(header.value.as_str()).is_ok()
-                && http::HeaderValue::try_from(value.value.as_str()).is_ok();
-            if !is_usable {
-                table.wrong(header.at, "headers", format!("{:?} cannot be sent as a header", header.value), None);
-            }
-            headers.push((header.value, value.value));
-        }
-        let own = table.table("timeouts").map(|own| {
-            let read = read_timeouts(&own, timeouts);
-            own.finish();
-            read
-        });
-        let entry = ProviderEntry {
-            vendor: row.map(|row| row.id),
-            base_url,
-            key,
-            protocols,
-            headers,
-            models: plain(table.texts("models")),
-            timeouts: own,
-            line: reading.line(name.at),
-        };
-        providers.insert(name.value, entry);
-        table.finish();
-    }
-    providers
-}
-
-fn variable(lookup: &Lookup, name: &str) -> Option<Secret> {
-    let value = lookup(name)?.trim().to_owned();
-    (!value.is_empty()).then(|| Secret::new(name, value))
-}
-
 fn read_models(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, ModelEntry> {
     let mut models = IndexMap::new();
     for (name, table) in top.named("models") {
@@ -317,7 +232,8 @@ fn read_models(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, M
                 table.wrong(name.at, "target", "it is missing", Some(hint));
             }
             Some((at, Err(error))) => table.wrong(at, "target", error.to_string(), None),
-            Some((_, Ok(target))) => {
+            Some((at, Ok(target))) => {
+                check_model_name(&table, at, "target", &target);
                 models.insert(name.value, ModelEntry { target, tags, price, line: reading.line(name.at) });
             }
         }
@@ -437,7 +353,7 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
             reading.problem(at("models", name), format!("models.{name}.target"), problem, Some(known()));
         }
     }
-    let check_model = |section: &str, name: &str, setting: &str, model: &str, routes: bool| {
+    let check_model = |section: &str, name: &str, path: String, model: &str, routes: bool| {
         let is_named = config.models.contains_key(model) || (routes && config.routes.contains_key(model));
         if is_named || model.is_empty() {
             return;
@@ -447,11 +363,11 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
             Ok(reference) => format!("there is no provider {:?}", reference.provider.as_str()),
             Err(_) => format!("{model:?} is neither a model of this file nor a reference such as openai:gpt-5.4"),
         };
-        reading.problem(at(section, name), format!("{section}.{name}.{setting}"), problem, Some(known()));
+        reading.problem(at(section, name), path, problem, Some(known()));
     };
     for (name, route) in &config.routes {
         for target in &route.targets {
-            check_model("routes", name, "targets", &target.model, false);
+            check_model("routes", name, format!("routes.{name}.targets"), &target.model, false);
         }
         if config.models.contains_key(name) {
             let problem = "a model has the same name";
@@ -460,21 +376,22 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
     }
     for (name, agent) in &config.agents {
         if let Some(model) = &agent.model {
-            check_model("agents", name, "model", model, true);
+            check_model("agents", name, format!("agents.{name}.model"), model, true);
         }
     }
     for (name, flow) in &config.flows {
         if let Some(model) = &flow.model {
-            check_model("flows", name, "model", model, true);
+            check_model("flows", name, format!("flows.{name}.model"), model, true);
         }
     }
     check_approval(reading, top, config);
     check_flows(reading, top, config);
+    check_keys(reading, top, config);
     if let Some(model) = &config.default_model
         && !config.agents.contains_key(model)
         && !config.flows.contains_key(model)
     {
-        check_model("server", "default_model", "default_model", model, true);
+        check_model("server", "default_model", "server.default_model".to_owned(), model, true);
     }
 }
 
@@ -506,6 +423,7 @@ pub(super) fn discovered(lookup: &Lookup) -> Result<Config, Vec<Problem>> {
             base_url,
             key,
             headers: Vec::new(),
+            secret_headers: Vec::new(),
             models: Vec::new(),
             timeouts: None,
             line: 1,

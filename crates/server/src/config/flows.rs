@@ -1,6 +1,7 @@
 //! Agents and flows in a configuration.
 
 use super::Config;
+use super::providers::check_url;
 use super::reader::{At, Element, Reading, Table, plain};
 use indexmap::IndexMap;
 use placet_core::Timestamp;
@@ -147,6 +148,7 @@ fn read_step(step: &Table<'_, '_>, beside: bool) -> Option<StepEntry> {
         if let Err(error) = Url::parse(&url.value) {
             step.wrong(url.at, "notify", error.to_string(), Some("write for example \"https://example.com/hook\""));
         }
+        check_url(step, &url, "notify");
         found.push(StepEntry::Notify(url.value));
     }
     found.extend(read_trigger(step).map(StepEntry::Trigger));
@@ -242,6 +244,9 @@ pub(super) fn check_flows(reading: &Reading<'_>, top: &Table<'_, '_>, config: &C
         for problem in unknown_steps(config, &flow.steps, &mut around) {
             wrong("flows", name, "steps", problem, Some("name an agent or flow of this file".to_owned()));
         }
+        for problem in misplaced(config, &flow.steps) {
+            wrong("flows", name, "steps", problem.to_owned(), None);
+        }
         for hook in flow.steps.iter().filter_map(StepEntry::webhook) {
             let is_id =
                 !hook.is_empty() && hook.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -253,6 +258,70 @@ pub(super) fn check_flows(reading: &Reading<'_>, top: &Table<'_, '_>, config: &C
                 wrong("flows", name, "steps", format!("there are two webhooks {hook:?}"), None);
             }
         }
+    }
+}
+
+/// What is wrong with the order of steps.
+fn misplaced(config: &Config, steps: &[StepEntry]) -> Vec<&'static str> {
+    let mut problems = Vec::new();
+    let mut is_said = false;
+    for (at, step) in steps.iter().enumerate() {
+        match step {
+            StepEntry::Trigger(_) if at + 1 == steps.len() => problems.push("nothing follows its last trigger"),
+            StepEntry::Trigger(trigger) if at > 0 && *trigger == Trigger::startup() => {
+                problems.push("`startup` stands in its midst, where nothing starts; it can only be its first step");
+            }
+            StepEntry::Respond if !is_said => {
+                problems.push("`respond` delivers what was said, and no agent stands before it")
+            }
+            step => is_said |= says(config, step, 0),
+        }
+    }
+    let is_asked = !matches!(steps.first(), Some(StepEntry::Trigger(_)) | None);
+    if is_asked && !is_said && problems.is_empty() {
+        problems.push("a client may ask for it by its name, and no agent stands in it that could answer");
+    }
+    let members = steps.iter().flat_map(|step| match step {
+        StepEntry::All(members) | StepEntry::One(members) | StepEntry::Group(members) => members.as_slice(),
+        _ => &[],
+    });
+    if members.into_iter().any(|member| waits(config, member, 0)) {
+        problems.push("a flow with a trigger stands beside others that run at the same time; put it behind them");
+    }
+    problems
+}
+
+/// How deep flows may stand in one another here; what leads back to itself is told elsewhere.
+const DEEPEST: usize = 32;
+
+/// Whether an agent stands in a step.
+fn says(config: &Config, step: &StepEntry, depth: usize) -> bool {
+    match step {
+        _ if depth > DEEPEST => true,
+        StepEntry::Named(name) => match config.flows.get(name) {
+            Some(flow) => flow.steps.iter().any(|step| says(config, step, depth + 1)),
+            // A name that is nobody's is told of by itself.
+            None => true,
+        },
+        StepEntry::All(members) | StepEntry::One(members) | StepEntry::Group(members) => {
+            members.iter().any(|member| says(config, member, depth + 1))
+        }
+        StepEntry::Respond | StepEntry::Notify(_) | StepEntry::Trigger(_) => false,
+    }
+}
+
+/// Whether a trigger stands in a step.
+fn waits(config: &Config, step: &StepEntry, depth: usize) -> bool {
+    match step {
+        _ if depth > DEEPEST => false,
+        StepEntry::Named(name) => {
+            config.flows.get(name).is_some_and(|flow| flow.steps.iter().any(|step| waits(config, step, depth + 1)))
+        }
+        StepEntry::All(members) | StepEntry::One(members) | StepEntry::Group(members) => {
+            members.iter().any(|member| waits(config, member, depth + 1))
+        }
+        StepEntry::Trigger(_) => true,
+        StepEntry::Respond | StepEntry::Notify(_) => false,
     }
 }
 

@@ -98,7 +98,11 @@ impl<'r, 't> Table<'r, 't> {
     }
 
     pub(super) fn path(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        match (self.path.as_str(), key) {
+            ("", key) => key.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, key) => format!("{path}.{key}"),
+        }
     }
 
     pub(super) fn wrong(&self, at: usize, key: &str, problem: impl Into<String>, hint: Option<&str>) {
@@ -159,19 +163,36 @@ impl<'r, 't> Table<'r, 't> {
         }
     }
 
-    /// A span of time: `250ms`, `90s`, `5m`, `1h`, or a whole number of seconds.
+    /// A span of time: `250ms`, `90s`, `5m`, `1h`, `7d`.
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
         let value = self.get(key)?;
-        let read = match value.get_ref() {
-            DeValue::String(text) => duration(text),
-            DeValue::Integer(seconds) => seconds.as_str().parse().ok().map(Duration::from_secs),
-            _ => None,
+        let wrong = |problem: &str, hint: &str| {
+            self.wrong(value.span().start, key, problem, Some(hint));
+            None
         };
-        if read.is_none() {
-            let hint = "write for example \"250ms\", \"90s\", \"5m\" or \"1h\"";
-            self.wrong(value.span().start, key, "expected a span of time", Some(hint));
+        match value.get_ref() {
+            DeValue::String(text) if text.trim().parse::<u64>().is_ok() => {
+                wrong("it has no unit", &format!("write for example \"{0}s\" or \"{0}ms\"", text.trim()))
+            }
+            DeValue::String(text) => duration(text).or_else(|| {
+                wrong("expected a span of time", "write for example \"250ms\", \"90s\", \"5m\", \"1h\" or \"7d\"")
+            }),
+            DeValue::Integer(number) => wrong(
+                "expected a span of time, got a bare number",
+                &format!("write for example \"{0}s\" or \"{0}ms\"", number.as_str()),
+            ),
+            _ => wrong("expected a span of time in quotes", "write for example \"250ms\", \"90s\", \"5m\" or \"1h\""),
         }
-        read
+    }
+
+    /// A span of time that is longer than none.
+    pub(super) fn some_span(&self, key: &'static str) -> Option<Duration> {
+        let read = self.span(key)?;
+        if read.is_zero() {
+            let hint = "leave the line out for the usual span";
+            self.wrong(self.place(key), key, "nothing can be done in no time", Some(hint));
+        }
+        Some(read)
     }
 
     /// A number of bytes: `64KB`, `32MB`, or a whole number.
@@ -234,6 +255,7 @@ impl<'r, 't> Table<'r, 't> {
             match value.get_ref() {
                 DeValue::Table(table) => {
                     let name = At { value: name.get_ref().clone().into_owned(), at };
+                    self.check_name(key, &name, &path);
                     // A table's own place is that of its header, which its name shows.
                     found.push((name, self.below(&path, table, at..at)));
                 }
@@ -243,17 +265,38 @@ impl<'r, 't> Table<'r, 't> {
         found
     }
 
-    /// The texts below a key, by their names: `headers = { name = "value" }`.
-    pub(super) fn map(&self, key: &'static str) -> Vec<(At<String>, At<String>)> {
+    /// A name stands in lists, headers and the ledger, and clients write it.
+    fn check_name(&self, section: &str, name: &At<String>, path: &str) {
+        let is_for_people = matches!(section, "keys" | "capabilities");
+        let problem = if name.value.trim().is_empty() {
+            "the name is empty"
+        } else if name.value.chars().any(char::is_control) {
+            "the name holds a control character"
+        } else if !is_for_people && name.value.contains(char::is_whitespace) {
+            "the name holds a space"
+        } else if section == "providers" && name.value.contains(':') {
+            "the name holds a colon, which ends a provider's name in a reference to its models"
+        } else {
+            return;
+        };
+        self.wrong(name.at, path, problem, Some("take letters, digits, `-`, `_` and `.`"));
+    }
+
+    /// The texts and tables below a key, by their names: `headers = { name = "value" }`.
+    pub(super) fn map(&self, key: &'static str) -> Vec<(At<String>, Element<'r, 't>)> {
         let Some(table) = self.table(key) else { return Vec::new() };
         let mut found = Vec::new();
         for (name, value) in table.table.iter() {
-            match value.get_ref().as_str() {
-                Some(text) => found.push((
-                    At { value: name.get_ref().clone().into_owned(), at: name.span().start },
-                    At { value: text.to_owned(), at: value.span().start },
-                )),
-                None => {
+            let own = At { value: name.get_ref().clone().into_owned(), at: name.span().start };
+            match value.get_ref() {
+                DeValue::String(text) => {
+                    found.push((own, Element::Text(At { value: text.clone().into_owned(), at: value.span().start })));
+                }
+                DeValue::Table(below) => {
+                    let below = table.below(name.get_ref(), below, value.span());
+                    found.push((own, Element::Table(below)));
+                }
+                _ => {
                     let _: Option<()> = table.mistyped(name.get_ref(), value, "a text in quotes");
                 }
             }
@@ -375,14 +418,14 @@ pub(super) fn plain(texts: Option<Vec<At<String>>>) -> Vec<String> {
     texts.unwrap_or_default().into_iter().map(|text| text.value).collect()
 }
 
-/// Reads `250ms`, `90s`, `5m`, `1h`.
+/// Reads `250ms`, `90s`, `5m`, `1h`, `7d`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let count: u64 = digits.parse().ok()?;
     let millis = match &text[digits.len()..] {
         "ms" => 1,
-        "" | "s" => 1_000,
+        "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
@@ -427,12 +470,14 @@ mod tests {
 
     #[test]
     fn spans_and_sizes_are_read_with_their_unit() {
-        for (text, millis) in [("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("1h", 3_600_000), ("7", 7_000)] {
+        for (text, millis) in [("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+        {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)));
         }
         for (text, bytes) in [("64KB", 65_536), ("32 MB", 33_554_432), ("1G", 1 << 30), ("10", 10)] {
             assert_eq!(size(text), Some(bytes));
         }
+        assert_eq!(duration("7"), None);
         for text in ["", "s", "-1s", "1.5h", "1 day", "KB", "99999999999999999999"] {
             assert_eq!((duration(text), size(text)), (None, None), "{text}");
         }

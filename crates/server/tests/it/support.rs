@@ -5,7 +5,7 @@ use placet_board::http::BoardsEndpoint;
 use placet_core::Env;
 use placet_net::{Client, ClientOptions};
 use placet_runtime::schedule::Scheduler;
-use placet_server::{BoardsMount, Config, Gateway, LedgerLine, Listener, Mount, Parts, read_ledger};
+use placet_server::{BoardsMount, Config, Gateway, LedgerLine, Limiter, Listener, Mount, Parts, read_ledger};
 use placet_store::{MemoryStore, SharedStore, Tenant};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,6 +34,14 @@ pub(crate) async fn serve(config: &str) -> Served {
 }
 
 pub(crate) async fn serve_in_lanes(config: &str, lanes: usize) -> Served {
+    serve_with(config, lanes, None).await
+}
+
+pub(crate) async fn serve_limited(config: &str, limiter: Arc<dyn Limiter>) -> Served {
+    serve_with(config, 0, Some(limiter)).await
+}
+
+async fn serve_with(config: &str, lanes: usize, limiter: Option<Arc<dyn Limiter>>) -> Served {
     let env = Env::system();
     let config = served_config(config);
     let listener = Listener::bind(config.listen).await.unwrap().lanes(lanes);
@@ -50,7 +58,7 @@ pub(crate) async fn serve_in_lanes(config: &str, lanes: usize) -> Served {
         tenant: Tenant::new("test"),
         mounts,
         flows: None,
-        limiter: None,
+        limiter,
         env: env.clone(),
     };
     let gateway = Gateway::new(config, parts).unwrap();

@@ -221,3 +221,56 @@ async fn clients_of_messages_and_gemini_reach_a_chat_server() {
     let ledger = served.ledger().await;
     assert!(ledger.iter().take(4).all(|line| line.usage.is_some_and(|usage| usage.output == 5)), "{ledger:?}");
 }
+
+#[tokio::test]
+async fn what_was_sent_for_an_answer_is_listed_as_the_protocol_lists_it() {
+    let upstream = upstream((0..2).map(|_| Answer::stream(chat::answer("four")))).await;
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", "")).await;
+    let input = json!([
+        {"role": "user", "content": "what is 2+2?"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "do you mean it?"}]},
+        {"role": "user", "content": "yes"},
+    ]);
+    let first = served.post("/v1/responses", &json!({"model": "m", "input": input}).to_string()).await.json();
+    let path = format!("/v1/responses/{}/input_items", first["id"].as_str().unwrap());
+    let list = served.get(&path, "").await.json();
+    let data = list["data"].as_array().unwrap().clone();
+    assert_eq!((list["object"].as_str(), list["has_more"].as_bool(), data.len()), (Some("list"), Some(false), 3));
+    assert_eq!(data[0]["content"], json!([{"type": "input_text", "text": "yes"}]), "the latest first");
+    for item in &data {
+        assert_eq!(item["type"], "message", "{item}");
+        assert!(item["id"].as_str().unwrap().starts_with("msg_"), "{item}");
+    }
+    assert_eq!((&list["first_id"], &list["last_id"]), (&data[0]["id"], &data[2]["id"]));
+    let page = served.get(&format!("{path}?order=asc&limit=2"), "").await.json();
+    assert_eq!((page["has_more"].as_bool(), &page["data"][0]), (Some(true), &data[2]));
+    let after = page["last_id"].as_str().unwrap();
+    let rest = served.get(&format!("{path}?order=asc&after={after}"), "").await.json();
+    assert_eq!((rest["has_more"].as_bool(), &rest["data"]), (Some(false), &json!([data[0]])));
+    for query in ["limit=0", "limit=many", "order=up", "after=nobody"] {
+        assert_eq!(served.get(&format!("{path}?{query}"), "").await.status, 400, "{query}");
+    }
+    // An item is found by the id that it was listed with.
+    let by_id = json!({"model": "m", "store": false, "input": [{"type": "item_reference", "id": data[2]["id"]}]});
+    assert_eq!(served.post("/v1/responses", &by_id.to_string()).await.status, 200);
+    assert_eq!(upstream.received()[1].json()["messages"][0]["content"], "what is 2+2?");
+}
+
+#[tokio::test]
+async fn what_only_a_provider_could_do_is_refused_by_name() {
+    let upstream = upstream([]).await;
+    let agent = "[agents.house]\nmodel = \"mine:real\"\n[models.real]\ntarget = \"mine:real\"\n";
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", agent)).await;
+    for model in ["house", "real"] {
+        for (field, value) in
+            [("conversation", json!("conv_1")), ("conversation", json!({"id": "conv_1"})), ("background", json!(true))]
+        {
+            let mut body = json!({"model": model, "input": "hi"});
+            body[field] = value;
+            let answer = served.post("/v1/responses", &body.to_string()).await;
+            assert_eq!(answer.status, 400, "{model} {field} {}", answer.text());
+            assert!(answer.json()["error"]["message"].as_str().unwrap().contains(field), "{}", answer.text());
+        }
+    }
+    assert!(upstream.received().is_empty());
+}

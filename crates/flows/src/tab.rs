@@ -1,0 +1,158 @@
+//! What the models that were asked for an exchange came to.
+
+use async_trait::async_trait;
+use placet_core::embedding::{EmbeddingRequest, Embeddings};
+use placet_core::event::RetryStarted;
+use placet_core::{Money, ProviderError, ProviderId, TurnRequest, Usage};
+use placet_models::{
+    AskContext, AskObserver, CacheRequest, CachedContent, ModelListing, ModelProvider, Probe, Profile, SharedProvider,
+    TurnStream, Used,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the models that were asked for an exchange came to, as far as what they were asked through keeps account. Cheap to
+/// clone; it does not keep the exchange going.
+#[derive(Clone, Debug, Default)]
+pub struct Tab(Arc<Mutex<Bill>>);
+
+/// The state of a [`Tab`].
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Bill {
+    /// The provider that began to answer last, and its model.
+    pub answered: Option<(ProviderId, String)>,
+    /// How many answers have come to an end.
+    pub answers: u32,
+    /// What they used, as far as their providers said.
+    pub usage: Usage,
+    /// What they cost in US dollars; absent where that is not known of each of them.
+    pub cost: Option<Money>,
+}
+
+impl Tab {
+    /// How it stands now.
+    #[must_use]
+    pub fn bill(&self) -> Bill {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn answering(&self, provider: &ProviderId, model: &str) {
+        let mut bill = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bill.answered = Some((provider.clone(), model.to_owned()));
+    }
+
+    pub(crate) fn used(&self, used: &Used) {
+        let mut bill = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bill.cost = match bill.answers {
+            0 => used.cost,
+            _ => bill.cost.zip(used.cost).map(|(sum, cost)| sum + cost),
+        };
+        bill.answers = bill.answers.saturating_add(1);
+        bill.usage += used.usage.unwrap_or_default();
+    }
+
+    /// The provider, whose answers are put on this tab.
+    pub(crate) fn noting(&self, provider: &SharedProvider) -> SharedProvider {
+        Arc::new(Noting { provider: provider.clone(), tab: self.clone() })
+    }
+}
+
+/// A provider whose answers are put on a tab.
+#[derive(Debug)]
+struct Noting {
+    provider: SharedProvider,
+    tab: Tab,
+}
+
+/// Hears for a tab what somebody else hears too.
+struct Hearing {
+    tab: Tab,
+    other: Option<Arc<dyn AskObserver>>,
+}
+
+impl AskObserver for Hearing {
+    fn retrying(&self, retry: &RetryStarted) {
+        self.other.iter().for_each(|other| other.retrying(retry));
+    }
+
+    fn omitted(&self, what: &str) {
+        self.other.iter().for_each(|other| other.omitted(what));
+    }
+
+    fn answering(&self, provider: &ProviderId, model: &str) {
+        self.tab.answering(provider, model);
+        self.other.iter().for_each(|other| other.answering(provider, model));
+    }
+
+    fn used(&self, used: &Used) {
+        self.tab.used(used);
+        self.other.iter().for_each(|other| other.used(used));
+    }
+}
+
+#[async_trait]
+impl ModelProvider for Noting {
+    fn id(&self) -> &ProviderId {
+        self.provider.id()
+    }
+
+    async fn ask(&self, request: Arc<TurnRequest>, mut context: AskContext) -> Result<TurnStream, ProviderError> {
+        context.observer = Some(Arc::new(Hearing { tab: self.tab.clone(), other: context.observer.take() }));
+        self.provider.ask(request, context).await
+    }
+
+    async fn ready(&self, model: &str) -> Result<(), ProviderError> {
+        self.provider.ready(model).await
+    }
+
+    fn profile(&self, model: &str) -> Option<Arc<Profile>> {
+        self.provider.profile(model)
+    }
+
+    fn learn(&self, model: &str, probe: &Probe) {
+        self.provider.learn(model, probe);
+    }
+
+    async fn embed(&self, request: EmbeddingRequest, context: AskContext) -> Result<Embeddings, ProviderError> {
+        self.provider.embed(request, context).await
+    }
+
+    async fn count_tokens(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<u64, ProviderError> {
+        self.provider.count_tokens(request, context).await
+    }
+
+    async fn create_cache(&self, request: CacheRequest, context: AskContext) -> Result<CachedContent, ProviderError> {
+        self.provider.create_cache(request, context).await
+    }
+
+    async fn delete_cache(&self, id: &str, context: AskContext) -> Result<(), ProviderError> {
+        self.provider.delete_cache(id, context).await
+    }
+
+    async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
+        self.provider.models(context).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bill_names_a_cost_only_where_every_cost_is_known() {
+        let tab = Tab::default();
+        assert_eq!(tab.bill().cost, None);
+        let used = |input, cost: Option<&str>| Used {
+            provider: ProviderId::new("p"),
+            model: "m".into(),
+            usage: Some(Usage { input, ..Usage::default() }),
+            cost: cost.and_then(|cost| Money::parse(cost).ok()),
+        };
+        tab.used(&used(1, Some("0.5")));
+        tab.used(&used(2, Some("0.25")));
+        assert_eq!((tab.bill().cost, tab.bill().usage.input), (Money::parse("0.75").ok(), 3));
+        tab.used(&used(4, None));
+        tab.used(&used(4, Some("1")));
+        assert_eq!((tab.bill().cost, tab.bill().answers), (None, 4));
+    }
+}
