@@ -58,7 +58,7 @@ pub enum ToolChoice {
     Auto,
     /// It must call some tool.
     Required,
-    /// It must call none.
+    /// It must call none, of those that the provider runs itself neither.
     None,
     /// It must call this one.
     Tool(ToolName),
@@ -67,13 +67,24 @@ pub enum ToolChoice {
 }
 
 /// Some of the offered tools, which alone may be called. The others are still shown to the model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowedTools {
-    /// Which.
+    /// Which. None, where only what the provider runs itself may be used.
     pub names: Vec<ToolName>,
     /// Whether one of them must be called.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
+    /// Whether the tools that the provider runs itself may be used as well, where some are offered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hosted: bool,
+}
+
+impl AllowedTools {
+    /// Whether none of the tools that the caller runs may be called.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.names.is_empty() && !self.required
+    }
 }
 
 impl ToolChoice {
@@ -81,6 +92,16 @@ impl ToolChoice {
     #[must_use]
     pub fn is_auto(&self) -> bool {
         *self == ToolChoice::Auto
+    }
+
+    /// Whether tools that the provider runs itself may be used.
+    #[must_use]
+    pub fn admits_hosted(&self) -> bool {
+        match self {
+            ToolChoice::None => false,
+            ToolChoice::Allowed(allowed) => allowed.hosted,
+            ToolChoice::Auto | ToolChoice::Required | ToolChoice::Tool(_) => true,
+        }
     }
 
     /// Whether the model is made to call something.

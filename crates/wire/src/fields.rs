@@ -150,6 +150,9 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("output.any_object", Class::Hint),
     ("output.description", Class::Hint),
     ("provider_state", Class::State),
+    // What the items of the request follow, where they are not the whole conversation.
+    ("provider_state.previous_response_id", Class::Content),
+    ("provider_state.conversation", Class::Content),
     // Tools of the provider.
     ("hosted.web_search", Class::Content),
     ("hosted.web_search.max_uses", Class::Constraint),

@@ -18,11 +18,28 @@ const REQUEST: [(&str, &str); 5] = [
     ("tool_choice", "a tool of its own provider cannot be asked for elsewhere"),
 ];
 
-/// Refuses what state of others holds and that may not be left out.
+/// Fields of a state that stand for a conversation which a provider holds.
+pub(crate) const HELD: [&str; 2] = ["previous_response_id", "conversation"];
+
+/// The field of a state that says that the items of the request are not the whole conversation but what follows what is held.
+pub(crate) const FOLLOWS: &str = "items_follow";
+
+/// What a request's items follow, where they are not the whole conversation: a field of its state.
+pub(crate) fn followed(request: &TurnRequest) -> Option<&'static str> {
+    let state = request.provider_state.as_ref().filter(|state| state.value.get(FOLLOWS) == Some(&Value::Bool(true)))?;
+    HELD.into_iter().find(|key| state.value.get(*key).is_some_and(says_something))
+}
+
+/// Refuses what state of others holds and that may not be left out. `keeps`: the server goes on from answers that it kept.
 ///
 /// # Errors
 /// [`ProviderError`] of kind *unsupported* that names the field.
-pub(crate) fn refuse(request: &TurnRequest, provider: &ProviderId) -> Result<(), ProviderError> {
+pub(crate) fn refuse(request: &TurnRequest, provider: &ProviderId, keeps: bool) -> Result<(), ProviderError> {
+    let is_own = request.provider_state.as_ref().is_some_and(|state| state.provider == *provider);
+    if let Some(key) = followed(request).filter(|_| !(is_own && keeps)) {
+        let why = "the conversation so far is kept elsewhere; send the whole of it";
+        return Err(unsupported(provider, &format!("provider_state.{key}"), why));
+    }
     for tool in &request.tools {
         let Some(fields) = fields(tool.native.as_ref(), provider) else { continue };
         if let Some(key) = restriction(fields) {
@@ -180,6 +197,89 @@ mod tests {
         for to in others(Protocol::Gemini) {
             let refused = through(Protocol::Gemini, to, &filtered).unwrap_err();
             assert!(refused.contains("`native.modelArmorConfig`"), "{to}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_is_kept_elsewhere_is_refused_by_name() {
+        for (key, value) in [("previous_response_id", json!("resp_1")), ("conversation", json!({"id": "conv_1"}))] {
+            let said = json!({"type": "message", "role": "assistant", "content": "Ours, b."});
+            let input = json!([{"role": "user", "content": "a"}, said, {"role": "user", "content": "c"}]);
+            let body = json!({"model": "m", "input": input, key: value});
+            for to in others(Protocol::OpenaiResponses) {
+                let refused = through(Protocol::OpenaiResponses, to, &body).unwrap_err();
+                assert!(refused.contains(&format!("`provider_state.{key}`")), "{to}: {refused}");
+            }
+            // Its own provider gets everything that the client says is new.
+            let (own, omitted) = through(Protocol::OpenaiResponses, Protocol::OpenaiResponses, &body).unwrap();
+            assert_eq!((&own[key], own["input"].as_array().unwrap().len(), omitted), (&body[key], 3, Vec::new()));
+            // Another provider of the same protocol does not hold it either.
+            let env = Env::deterministic(ManualClock::new(Timestamp::from_millis(1)), 1);
+            let read = Protocol::OpenaiResponses.decode_request(body.to_string().as_bytes(), &"client".into(), &env);
+            let refused = Protocol::OpenaiResponses.encode_request(&read.unwrap().request, &"own".into(), false);
+            assert!(refused.unwrap_err().message.contains(key));
+        }
+    }
+
+    /// What may be searched with a body is what its protocol says of its choice.
+    #[test]
+    fn a_choice_of_no_tool_is_one_of_no_search_where_its_protocol_says_so() {
+        let schema = json!({"type": "object", "properties": {}});
+        let search_form = |to: Protocol, body: &Value| match to {
+            Protocol::OpenaiChat => body.get("web_search_options").is_some(),
+            _ => body["tools"].to_string().to_lowercase().contains("search"),
+        };
+        let forbids = |to: Protocol, body: &Value| match to {
+            Protocol::OpenaiResponses => body["tool_choice"] == "none",
+            Protocol::AnthropicMessages => body["tool_choice"]["type"] == "none",
+            _ => false,
+        };
+        let function = json!({"name": "f", "description": "Does it.", "input_schema": schema});
+        let none = anthropic(json!({"tool_choice": {"type": "none"}, "tools": [
+            function, {"type": "web_search_20250305", "name": "web_search"}]}));
+        for to in Protocol::ALL {
+            let (body, _) = through(Protocol::AnthropicMessages, to, &none).unwrap();
+            assert!(!search_form(to, &body) || forbids(to, &body), "{to}: {body}");
+            assert!(body["tools"].to_string().contains("Does it."), "{to}: {body}");
+        }
+        let none = json!({"model": "m", "input": "a", "tool_choice": "none", "tools": [{"type": "web_search"}]});
+        for to in Protocol::ALL {
+            let (body, _) = through(Protocol::OpenaiResponses, to, &none).unwrap();
+            assert!(!search_form(to, &body) || forbids(to, &body), "{to}: {body}");
+        }
+        // Of these two the choice is one of functions, and the search goes on.
+        let chat = json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "tool_choice": "none",
+            "web_search_options": {}, "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]});
+        let gemini = json!({"contents": [{"role": "user", "parts": [{"text": "a"}]}],
+            "tools": [{"functionDeclarations": [{"name": "f", "description": "Does it.", "parameters": {"type": "OBJECT"}}]},
+                {"googleSearch": {}}],
+            "toolConfig": {"functionCallingConfig": {"mode": "NONE"}}});
+        for (from, asked) in [(Protocol::OpenaiChat, chat), (Protocol::Gemini, gemini)] {
+            for to in Protocol::ALL {
+                let (body, _) = through(from, to, &asked).unwrap();
+                assert!(search_form(to, &body) && !forbids(to, &body), "{from} {to}: {body}");
+                let may_call = match to {
+                    Protocol::OpenaiChat => body["tool_choice"] != "none",
+                    Protocol::Gemini => body["toolConfig"]["functionCallingConfig"]["mode"] != "NONE",
+                    Protocol::OpenaiResponses => body["tool_choice"]["tools"] != json!([{"type": "web_search"}]),
+                    Protocol::AnthropicMessages => body["tools"].as_array().unwrap().len() != 1,
+                };
+                assert!(!may_call, "{from} {to}: {body}");
+            }
+        }
+        // A choice of some tools that does not name the search leaves it out.
+        let some = |entries: Value| {
+            json!({"model": "m", "input": "a",
+            "tools": [{"type": "function", "name": "f", "parameters": schema}, {"type": "web_search"}],
+            "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": entries}})
+        };
+        let function = json!({"type": "function", "name": "f"});
+        for to in [Protocol::OpenaiChat, Protocol::Gemini] {
+            let (body, _) = through(Protocol::OpenaiResponses, to, &some(json!([function]))).unwrap();
+            assert!(!search_form(to, &body), "{to}: {body}");
+            let (body, _) =
+                through(Protocol::OpenaiResponses, to, &some(json!([function, {"type": "web_search"}]))).unwrap();
+            assert!(search_form(to, &body), "{to}: {body}");
         }
     }
 

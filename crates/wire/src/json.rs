@@ -5,13 +5,13 @@
 //! their texts from the body and know no hashing, and only what has to be kept as JSON becomes a `Value`; and it is written by
 //! [`append`], which puts texts down as they came where it can.
 //!
-//! Both mean exactly what `serde_json` means: the same texts are JSON, of two fields of one name the last counts, and the same bytes
-//! are written.
+//! Both mean what `serde_json` means: the same texts are JSON, of two fields of one name the last counts, and the same bytes are
+//! written. Two things are read here alone: numbers keep all their digits, and half of a letter is a mark for what cannot be read.
 
 mod read;
 mod write;
 
-pub(crate) use read::{Fields, Node, read};
+pub(crate) use read::{Fields, Node, has_long_number, read};
 pub(crate) use write::{Replayed, Written, append, to_vec, to_vec_within, verbatim};
 
 #[cfg(test)]

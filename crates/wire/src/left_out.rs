@@ -43,7 +43,7 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
     for (what, is_kept) in [
         ("text", ours.text == theirs.text),
         ("reasoning", ours.reasoning == theirs.reasoning),
-        ("tool calls", ours.calls == theirs.calls),
+        ("tool calls", same_calls(&ours.calls, &theirs.calls)),
         ("media", ours.media.iter().all(|media| contains(&written, media))),
     ] {
         if !is_kept {
@@ -77,12 +77,21 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
     found.0
 }
 
+/// Whether the calls are the same. Of one that was cut there is no more to compare than its name.
+fn same_calls(ours: &[Call], theirs: &[Call]) -> bool {
+    let is_same = |(ours, theirs): (&Call, &Call)| ours.0 == theirs.0 && (ours.1.is_none() || ours.1 == theirs.1);
+    ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_same)
+}
+
+/// A tool's name, and the arguments where they can be read.
+type Call = (String, Option<Map<String, Value>>);
+
 /// What an answer says, however it is cut into items.
 #[derive(Default)]
 struct Content {
     text: String,
     reasoning: String,
-    calls: Vec<(String, Option<Map<String, Value>>)>,
+    calls: Vec<Call>,
     /// The data or address of each.
     media: Vec<Value>,
 }

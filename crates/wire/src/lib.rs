@@ -38,6 +38,8 @@ mod reading;
 mod request;
 pub mod schema;
 pub mod sse;
+mod stopped;
+mod surrogates;
 mod text;
 pub mod tools;
 

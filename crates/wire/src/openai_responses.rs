@@ -26,6 +26,7 @@ mod answer;
 mod answer_close;
 mod answer_forms;
 mod answer_whole;
+mod choice;
 mod controls;
 mod decode;
 mod encode;

@@ -1,5 +1,6 @@
 //! A client's request, decoded; and what an answer to it has to know.
 
+use crate::json;
 use placet_core::{ErrorKind, TurnRequest};
 use serde_json::Value;
 use std::fmt;
@@ -35,7 +36,11 @@ impl ClientBody {
     #[must_use]
     pub fn as_value(&self) -> &Arc<Value> {
         // It is JSON: a request was decoded of it.
-        self.value.get_or_init(|| Arc::new(serde_json::from_slice(&self.bytes).unwrap_or_default()))
+        self.value.get_or_init(|| {
+            let read = serde_json::from_slice(&self.bytes).ok();
+            let read = read.or_else(|| json::read(&self.bytes).ok().map(|node| node.to_value()));
+            Arc::new(read.unwrap_or_default())
+        })
     }
 }
 

@@ -28,7 +28,7 @@ const MOST_OPTIONAL: usize = 24;
 /// express, naming the field, and of kind *invalid request* for a conversation that no server takes (a call without its
 /// result). Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider)?;
+    foreign::refuse(request, &dialect.provider, false)?;
     let mut encoder = Encoder::new(request, dialect);
     let conversation = Writer::new(&mut encoder).write(request)?;
     let (mut fields, tools) = encoder.body(request, &conversation)?;
@@ -373,17 +373,24 @@ impl<'a> Encoder<'a> {
     ) -> Result<Vec<ToolForm<'a>>, ProviderError> {
         let mut forms = Vec::with_capacity(request.tools.len() + hosted.tools.len());
         let mut optional = 0;
-        for tool in &request.tools {
+        let choice = &request.tool_choice;
+        // None of the caller's tools may be called, but those of the provider may: the choice has no word for it, so that they
+        // alone are offered.
+        let only_hosted = matches!(choice, ToolChoice::Allowed(allowed) if allowed.is_none()) && choice.admits_hosted();
+        for tool in request.tools.iter().filter(|_| !only_hosted) {
             forms.push(self.tool(tool, &mut optional));
         }
         forms.extend(hosted.tools.iter().cloned().map(ToolForm::Made));
-        let choice = &request.tool_choice;
         if choice.is_forced() && forms.is_empty() {
             return Err(self.refusal().invalid("a tool call is demanded, but no tool is offered".to_owned()));
         }
         let parallel = request.controls.parallel_tool_calls;
         let mut form = match choice {
+            _ if only_hosted => parallel.filter(|_| !forms.is_empty()).map(|_| json!({"type": "auto"})),
             ToolChoice::Auto => parallel.filter(|_| !forms.is_empty()).map(|_| json!({"type": "auto"})),
+            ToolChoice::Allowed(allowed) if allowed.is_none() => {
+                Some(json!({"type": "none"})).filter(|_| !forms.is_empty())
+            }
             ToolChoice::None => Some(json!({"type": "none"})).filter(|_| !forms.is_empty()),
             ToolChoice::Required if !self.dialect.forced_choice => {
                 return Err(self.refusal().of("tool_choice.required", "this model calls a tool only if it wants to"));
@@ -406,7 +413,7 @@ impl<'a> Encoder<'a> {
             }
         };
         if let (Some(parallel), Some(form)) = (parallel, &mut form)
-            && *choice != ToolChoice::None
+            && form["type"] != "none"
         {
             form["disable_parallel_tool_use"] = (!parallel).into();
         }

@@ -5,6 +5,7 @@ use super::errors::encode_error_event;
 use super::sealed::{Owner, seal, seal_item};
 use crate::envelope;
 use crate::request::AnswerHead;
+use crate::stopped::{self, is_malformed};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{ErrorKind, ItemBody, ProviderError, StopReason, TurnEvent, Usage};
@@ -31,6 +32,8 @@ pub struct EventEncoder {
     behind: Option<String>,
     /// Places of calls and of thinking that have been written.
     calls: Vec<u32>,
+    /// A call was written whose arguments are no JSON.
+    has_malformed: bool,
     thoughts: Vec<u32>,
     /// Places of texts that have been written.
     texts: Vec<u32>,
@@ -69,6 +72,7 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         waiting: VecDeque::new(),
         behind: None,
         calls: Vec::new(),
+        has_malformed: false,
         thoughts: Vec::new(),
         texts: Vec::new(),
         told: None,
@@ -307,6 +311,7 @@ impl EventEncoder {
 
     fn close(&mut self, out: &mut Vec<u8>) {
         let Some(open) = self.open.take() else { return };
+        self.has_malformed |= open.slot == Slot::Call && is_malformed(&open.arguments);
         if open.slot == Slot::Call && open.arguments.trim().is_empty() {
             // A call without arguments says so: clients want an object.
             self.delta(Delta::Input { partial_json: "{}" }, out);
@@ -476,7 +481,7 @@ impl EventEncoder {
         let usage = self.usage.unwrap_or_else(|| Usage { input: self.estimate(), ..Usage::default() });
         let stop = match &finished.stop {
             StopReason::End if self.has_refused && self.calls.is_empty() => &StopReason::Refusal,
-            stop => stop,
+            stop => stopped::told(stop, self.has_malformed),
         };
         let data = end_form(stop, !self.calls.is_empty(), &usage, finished.service_tier.as_deref(), own);
         event("message_delta", &data, out);

@@ -6,6 +6,7 @@ use super::events::end_fields;
 use super::sealed::{Owner, seal, seal_item};
 use crate::envelope;
 use crate::request::AnswerHead;
+use crate::stopped::{self, is_malformed};
 use placet_core::item::Reasoning;
 use placet_core::part::{Native, Text};
 use placet_core::{ItemBody, Part, ProviderId, ToolCall, Turn};
@@ -29,7 +30,9 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
         "content": blocks.out,
         "usage": usage,
     });
-    let (fields, beside) = end_fields(&turn.stop, has_calls, own);
+    // The protocol knows arguments as an object only: what is none cannot be handed out as a call to be run.
+    let has_malformed = turn.calls().any(|call| is_malformed(call.arguments.as_text()));
+    let (fields, beside) = end_fields(stopped::told(&turn.stop, has_malformed), has_calls, own);
     for (key, value) in fields.into_iter().chain(beside) {
         message[key.as_str()] = value;
     }

@@ -287,6 +287,7 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
             with_choice(ToolChoice::Allowed(AllowedTools {
                 names: vec!["read".into()],
                 required: field.ends_with("required"),
+                hosted: false,
             }))
         }
         "parallel_tool_calls.true" | "parallel_tool_calls.false" => {
@@ -309,6 +310,11 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
             }),
             ..base.clone()
         },
+        "provider_state.previous_response_id" | "provider_state.conversation" => {
+            let key = field.rsplit('.').next().unwrap_or_default();
+            let value = json!({key: "held_1", crate::foreign::FOLLOWS: true});
+            TurnRequest { provider_state: Some(ProviderState { provider: own.clone(), value }), ..base.clone() }
+        }
         "hosted.web_search" => with_hosted(HostedTool::WebSearch(search())),
         "hosted.web_search.max_uses"
         | "hosted.web_search.allowed_domains"

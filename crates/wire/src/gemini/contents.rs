@@ -278,10 +278,9 @@ impl<'a> Encoder<'a> {
     fn call(&mut self, call: &'a ToolCall, is_first: bool) -> PartForm<'a> {
         let id = call.provider_id.as_deref().filter(|id| !id.is_empty() && self.dialect.call_ids);
         let text = call.arguments.replay_text();
-        if call.native.is_none()
-            && text.starts_with('{')
-            && let Ok(arguments) = serde_json::from_str::<&RawValue>(text)
-        {
+        // What is an object is written as it came.
+        let exact = serde_json::from_str::<&RawValue>(text).ok().filter(|_| text.starts_with('{'));
+        if let (None, Some(arguments)) = (&call.native, exact) {
             let signature = Some(PLACEHOLDER).filter(|_| is_first && self.dialect.placeholder_signature);
             return PartForm::Call { id, name: wire_name(call.name.as_str()), arguments, signature };
         }
@@ -290,17 +289,22 @@ impl<'a> Encoder<'a> {
             inner.insert("id".to_owned(), id.into());
         }
         inner.insert("name".to_owned(), wire_name(call.name.as_str()).into());
-        // The protocol has no place for what is no object; the model sees what it wrote.
-        let arguments = call.arguments.parse();
-        let arguments =
-            arguments.unwrap_or_else(|_| Map::from_iter([("_raw".to_owned(), call.arguments.as_text().into())]));
+        let arguments = match (exact, call.arguments.parse()) {
+            (Some(_), _) => Map::new(),
+            (None, Ok(arguments)) => arguments,
+            // The protocol has no place for what is no object; the model sees what it wrote.
+            (None, Err(_)) => Map::from_iter([("_raw".to_owned(), call.arguments.as_text().into())]),
+        };
         inner.insert("args".to_owned(), Value::Object(arguments));
         let beside = self.beside(call.native.as_ref(), "tool_call.native").unwrap_or_default();
         let mut form = with_inner("functionCall", inner, beside);
         if is_first && self.dialect.placeholder_signature && !form.contains_key("thoughtSignature") {
             form.insert("thoughtSignature".to_owned(), PLACEHOLDER.into());
         }
-        PartForm::Made(Value::Object(form))
+        match exact {
+            Some(arguments) => PartForm::Signed { form, arguments },
+            None => PartForm::Made(Value::Object(form)),
+        }
     }
 
     fn result(&mut self, result: &'a ToolResult) -> Result<PartForm<'a>, ProviderError> {

@@ -7,7 +7,7 @@ use super::usage::{self, Counters};
 use super::{TEXT_STATE, parts};
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
 use crate::names::Names;
-use crate::reading::{Reading, not_json};
+use crate::reading::{Reading, Waiting, not_json};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, TurnStarted, WholeItem};
 use placet_core::{ErrorKind, ItemBody, ProviderError, ProviderId, StopReason, TurnEvent};
@@ -22,27 +22,30 @@ use serde_json::{Map, Value};
 #[derive(Debug)]
 pub struct EventDecoder {
     framing: Framing,
+    waiting: Waiting,
     answer: Answer,
 }
 
 impl EventDecoder {
     pub(super) fn new(provider: ProviderId, names: Names) -> Self {
-        EventDecoder { framing: Framing::new(), answer: Answer::new(provider, names) }
+        let answer = Answer::new(provider, names);
+        EventDecoder { framing: Framing::new(), waiting: Waiting::default(), answer }
     }
 
     /// Takes the next bytes and appends what they mean to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<TurnEvent>) {
-        let answer = &mut self.answer;
-        if let Err(error) = self.framing.push(bytes, |text| answer.event(None, text, false, out)) {
+        let (answer, waiting) = (&mut self.answer, &mut self.waiting);
+        if let Err(error) = self.framing.push(bytes, |text| answer.event(waiting, None, text, false, out)) {
             self.answer.fail(ErrorKind::LimitReached, error.to_string(), out);
         }
     }
 
     /// The stream has ended, well or not: appends what follows from that.
     pub fn end(&mut self, out: &mut Vec<TurnEvent>) {
-        let answer = &mut self.answer;
-        self.framing.finish(|text| answer.event(None, text, true, out));
-        self.answer.end(out);
+        let (answer, waiting) = (&mut self.answer, &mut self.waiting);
+        self.framing.finish(|text| answer.event(waiting, None, text, true, out));
+        answer.settle(waiting, out);
+        answer.end(out);
     }
 
     /// Whether a finish reason has come, so that the answer is whole even if the connection breaks now.
@@ -66,19 +69,20 @@ impl EventDecoder {
 pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Result<Vec<TurnEvent>, ProviderError> {
     let text = String::from_utf8_lossy(body);
     let mut answer = Answer::new(provider.clone(), names);
-    let mut events = Vec::new();
+    let (mut events, mut waiting) = (Vec::new(), Waiting::default());
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         return Err(not_json(provider, NOT_JSON, &error, &text));
     }
     if text.trim_start().starts_with('[') {
         let mut framing = Framing::new();
-        let framed = framing.push(body, |text| answer.event(None, text, false, &mut events));
+        let framed = framing.push(body, |text| answer.event(&mut waiting, None, text, false, &mut events));
         if let Err(error) = framed {
             answer.fail(ErrorKind::LimitReached, error.to_string(), &mut events);
         }
     } else {
-        answer.event(None, &text, false, &mut events);
+        answer.event(&mut waiting, None, &text, false, &mut events);
     }
+    answer.settle(&mut waiting, &mut events);
     if !answer.is_done && !answer.has_candidate {
         let is_ours = answer.is_started || answer.usage.counted().is_some();
         let (kind, said) = if is_ours {

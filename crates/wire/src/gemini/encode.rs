@@ -64,7 +64,7 @@ fn written<'a>(
     dialect: &'a Dialect,
     places: Option<&'a Places>,
 ) -> Result<(Body<'a>, Vec<Omission>), ProviderError> {
-    foreign::refuse(request, &dialect.provider)?;
+    foreign::refuse(request, &dialect.provider, false)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default(), places };
     let mut native = match encoder.beside(request.native.as_ref(), "native") {
         Some(map) => map,
@@ -163,11 +163,13 @@ impl<'a> Encoder<'a> {
         if !declarations.is_empty() {
             forms.push(json!({"functionDeclarations": null}));
         }
-        let is_mixed = !request.tools.is_empty() && !request.hosted.is_empty();
+        // The choice of this protocol is one of functions: what may not be used besides is not offered.
+        let hosted = if choice.admits_hosted() { request.hosted.as_slice() } else { &[] };
+        let is_mixed = !request.tools.is_empty() && !hosted.is_empty();
         if is_mixed && !self.dialect.mixed_tools {
             return Err(self.unsupported("hosted", "this model takes either tools of the provider or others"));
         }
-        hosted::encode(self, &request.hosted, &mut forms)?;
+        hosted::encode(self, hosted, &mut forms)?;
         if !forms.is_empty() {
             body.insert("tools".to_owned(), Value::Array(forms));
         }
@@ -184,6 +186,7 @@ impl<'a> Encoder<'a> {
         match choice {
             ToolChoice::Auto => {}
             ToolChoice::None => drop(config.insert("mode".to_owned(), "NONE".into())),
+            ToolChoice::Allowed(allowed) if allowed.is_none() => drop(config.insert("mode".to_owned(), "NONE".into())),
             ToolChoice::Required => drop(config.insert("mode".to_owned(), "ANY".into())),
             ToolChoice::Tool(name) => {
                 if !offered(name) && self.places.is_none() {

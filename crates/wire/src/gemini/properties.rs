@@ -184,12 +184,14 @@ fn request() -> impl Strategy<Value = TurnRequest> {
             request.tools = tools.into_values().map(Arc::new).collect();
             request.tools.dedup_by(|a, b| a.name == b.name);
             let names: Vec<_> = request.tools.iter().map(|tool| tool.name.clone()).collect();
+            let hosted = !request.hosted.is_empty();
             request.tool_choice = match (choice, names.as_slice()) {
+                (0, _) if hosted => ToolChoice::Allowed(AllowedTools { hosted, ..AllowedTools::default() }),
                 (0, _) => ToolChoice::None,
                 (1, [_, ..]) => ToolChoice::Required,
                 (2, [name, ..]) => ToolChoice::Tool(name.clone()),
-                (3, [_, _, ..]) => ToolChoice::Allowed(AllowedTools { names, required: true }),
-                (4, [_, ..]) => ToolChoice::Allowed(AllowedTools { names, required: false }),
+                (3, [_, _, ..]) => ToolChoice::Allowed(AllowedTools { names, required: true, hosted }),
+                (4, [_, ..]) => ToolChoice::Allowed(AllowedTools { names, required: false, hosted }),
                 _ => ToolChoice::Auto,
             };
             let controls = &mut request.controls;

@@ -158,7 +158,8 @@ fn choices_of_tools() {
         let request = decode(&body);
         (request.tool_choice, request.native.map_or(Value::Null, |native| native.value))
     };
-    let allowed = |required| ToolChoice::Allowed(AllowedTools { names: vec!["a".into(), "b".into()], required });
+    let allowed =
+        |required| ToolChoice::Allowed(AllowedTools { names: vec!["a".into(), "b".into()], required, hosted: false });
     assert_eq!(choice(json!({"mode": "AUTO"})), (ToolChoice::Auto, Value::Null));
     assert_eq!(choice(json!({"mode": "NONE"})), (ToolChoice::None, Value::Null));
     assert_eq!(choice(json!({"mode": "ANY"})), (ToolChoice::Required, Value::Null));

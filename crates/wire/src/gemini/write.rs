@@ -126,6 +126,11 @@ pub(super) enum PartForm<'a> {
         arguments: &'a RawValue,
         signature: Option<&'static str>,
     },
+    /// A call with what stands beside it. Its arguments are written as they came, in place of those of the form.
+    Signed {
+        form: Map<String, Value>,
+        arguments: &'a RawValue,
+    },
     /// The result of a call, of which all is said by one text.
     Result {
         id: Option<&'a str>,
@@ -140,7 +145,7 @@ pub(super) enum PartForm<'a> {
 impl PartForm<'_> {
     pub(super) fn is_call(&self) -> bool {
         match self {
-            PartForm::Call { .. } => true,
+            PartForm::Call { .. } | PartForm::Signed { .. } => true,
             PartForm::Made(value) => value.get("functionCall").is_some(),
             PartForm::Text(_) | PartForm::Result { .. } => false,
         }
@@ -176,7 +181,36 @@ impl Serialize for PartForm<'_> {
                 let response = Some(Only(key, text));
                 map.serialize_entry("functionResponse", &Inner { id: *id, name, args: None, response })?;
             }
+            PartForm::Signed { form, arguments } => {
+                for (key, value) in form {
+                    match value {
+                        Value::Object(call) if key == "functionCall" => {
+                            map.serialize_entry(key, &CallForm { call, arguments })?;
+                        }
+                        _ => map.serialize_entry(key, value)?,
+                    }
+                }
+            }
             PartForm::Made(_) => {}
+        }
+        map.end()
+    }
+}
+
+/// A call whose arguments stand beside it.
+struct CallForm<'a> {
+    call: &'a Map<String, Value>,
+    arguments: &'a RawValue,
+}
+
+impl Serialize for CallForm<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.call.len()))?;
+        for (key, value) in self.call {
+            match key.as_str() {
+                "args" => map.serialize_entry(key, self.arguments)?,
+                _ => map.serialize_entry(key, value)?,
+            }
         }
         map.end()
     }

@@ -1,7 +1,9 @@
 //! Reading a body into nodes that borrow from it.
 
+use crate::surrogates;
 use placet_core::json_text::{JsonText, SharedText};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 use std::collections::HashMap;
 
@@ -10,12 +12,23 @@ const DEEPEST: u8 = 127;
 /// Up to how many fields an object is searched field by field for two of one name.
 const FEW: usize = 16;
 
+/// Up to how many letters a number is held exactly, however it is written.
+const MOST_DIGITS: usize = 15;
+
+/// Whether a text may hold a number that a `Value` would round.
+pub(crate) fn has_long_number(json: &str) -> bool {
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.');
+    json.as_bytes().split(|byte| !is_part(byte)).any(|number| number.len() > MOST_DIGITS)
+}
+
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,
     Bool(bool),
     Number(Number),
+    /// A number of which a [`Number`] would lose digits, as it is written.
+    Digits(&'a str),
     Text(Text<'a>),
     List(Vec<Node<'a>>),
     Object(Fields<'a>),
@@ -96,11 +109,29 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn to_map(&self) -> Map<String, Value> {
+        self.to_map_at("")
+    }
+
+    /// As [`Fields::to_map`], of an object that stands in a field called `place`.
+    fn to_map_at(&self, place: &str) -> Map<String, Value> {
         let mut map = Map::with_capacity(self.fields.len());
         for (name, value) in self.iter() {
-            map.insert(name.to_owned(), value.to_value());
+            let is_exact = self.are_arguments(place, name) && value.has_digits();
+            let exact = is_exact.then(|| super::to_vec(value).ok().and_then(|json| String::from_utf8(json).ok()));
+            let value = exact.flatten().map_or_else(|| value.to_value_at(name), Value::String);
+            map.insert(name.to_owned(), value);
         }
         map
+    }
+
+    /// Whether a field holds the arguments of a call. They may be given as a text everywhere, which keeps all digits.
+    fn are_arguments(&self, place: &str, name: &str) -> bool {
+        match name {
+            "args" => matches!(place, "functionCall" | "function_call"),
+            "input" => self.text("type") == Some("tool_use"),
+            "arguments" => matches!(place, "function" | "function_call") || self.text("type") == Some("function_call"),
+            _ => false,
+        }
     }
 }
 
@@ -140,14 +171,30 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether there is a number in it that a `Value` would round.
+    fn has_digits(&self) -> bool {
+        match self {
+            Node::Digits(_) => true,
+            Node::List(list) => list.iter().any(Node::has_digits),
+            Node::Object(fields) => fields.iter().any(|(_, value)| value.has_digits()),
+            Node::Null | Node::Bool(_) | Node::Number(_) | Node::Text(_) | Node::Schema(_) => false,
+        }
+    }
+
+    /// The value as a tree. Long numbers are rounded, but for the arguments of calls, which become a text then.
     pub(crate) fn to_value(&self) -> Value {
+        self.to_value_at("")
+    }
+
+    fn to_value_at(&self, place: &str) -> Value {
         match self {
             Node::Null => Value::Null,
             Node::Bool(truth) => Value::Bool(*truth),
             Node::Number(number) => Value::Number(number.clone()),
+            Node::Digits(digits) => serde_json::from_str(digits).unwrap_or_default(),
             Node::Text(text) => Value::from(text.as_str()),
             Node::List(list) => list.iter().map(Node::to_value).collect(),
-            Node::Object(fields) => Value::Object(fields.to_map()),
+            Node::Object(fields) => Value::Object(fields.to_map_at(place)),
             // It has been read once.
             Node::Schema(schema) => serde_json::from_str(schema.text).unwrap_or_default(),
         }
@@ -160,6 +207,10 @@ impl Serialize for Node<'_> {
             Node::Null => serializer.serialize_unit(),
             Node::Bool(truth) => serializer.serialize_bool(*truth),
             Node::Number(number) => number.serialize(serializer),
+            Node::Digits(digits) => match serde_json::from_str::<&RawValue>(digits) {
+                Ok(digits) => digits.serialize(serializer),
+                Err(_) => self.to_value().serialize(serializer),
+            },
             Node::Text(text) => serializer.serialize_str(text.as_str()),
             Node::List(list) => serializer.collect_seq(list),
             Node::Object(fields) => {
@@ -188,7 +239,11 @@ pub(crate) fn read(body: &[u8]) -> Result<Node<'_>, serde_json::Error> {
     match read {
         Some(node) => Ok(node),
         // What is wrong, and where, in the words that everybody knows.
-        None => serde_json::from_slice::<Value>(body).map(|value| Node::from(&value)),
+        None => serde_json::from_slice::<Value>(body).map(|value| Node::from(&value)).or_else(|error| {
+            // Halves of letters by themselves are no reason to refuse the rest.
+            let repaired = std::str::from_utf8(body).ok().and_then(surrogates::repaired);
+            repaired.and_then(|text| serde_json::from_str::<Value>(&text).ok()).as_ref().map(Node::from).ok_or(error)
+        }),
     }
 }
 
@@ -396,9 +451,12 @@ impl<'a> Reader<'a> {
         let rest = self.text.get(self.at..)?;
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.bytes().take_while(is_part).count();
-        let number = serde_json::from_str::<Number>(rest.get(..length)?).ok()?;
+        let text = rest.get(..length)?;
+        let number = serde_json::from_str::<Number>(text).ok()?;
         self.at += length;
-        Some(Node::Number(number))
+        // Short ones are never rounded.
+        let is_rounded = length > MOST_DIGITS && number.to_string() != text;
+        Some(if is_rounded { Node::Digits(text) } else { Node::Number(number) })
     }
 
     /// A text, of which the opening quote comes next.

@@ -127,7 +127,7 @@ fn generate(choices: &[u16]) -> TurnRequest {
             0 => ToolChoice::Required,
             1 => ToolChoice::None,
             2 => ToolChoice::Tool(first),
-            3 => ToolChoice::Allowed(AllowedTools { names: vec![first], required: s.one_in(2) }),
+            3 => ToolChoice::Allowed(AllowedTools { names: vec![first], required: s.one_in(2), hosted: false }),
             _ => ToolChoice::Auto,
         };
         request.controls.parallel_tool_calls = s.maybe(|s| s.one_in(2));
@@ -227,13 +227,22 @@ fn generate(choices: &[u16]) -> TurnRequest {
             user_location: s.maybe(|_| json!({"type": "approximate", "country": "CH"})),
             ..WebSearch::default()
         }));
+        // A choice of tools is none of the search.
+        match &mut request.tool_choice {
+            ToolChoice::Allowed(allowed) => allowed.hosted = true,
+            choice @ ToolChoice::None => {
+                *choice = ToolChoice::Allowed(AllowedTools { hosted: true, ..AllowedTools::default() });
+            }
+            _ => {}
+        }
     }
     if s.one_in(6) {
         request.hosted.push(HostedTool::Raw(native(json!({"type": "own:search", "n": 1}))));
     }
     request.native =
         s.maybe(|_| native(json!({"logit_bias": {"1": 2}, "stream_options": {"include_obfuscation": false}})));
-    if s.one_in(60) {
+    // One that may not be used is not asked for.
+    if s.one_in(60) && request.tool_choice.admits_hosted() {
         request.hosted.push(HostedTool::CodeInterpreter(CodeInterpreter::default()));
     }
     request

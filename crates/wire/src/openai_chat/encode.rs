@@ -28,7 +28,7 @@ const NOT_TAKEN: &str = "this model does not take it";
 /// kind *invalid request* for a conversation that no server takes (a call without its result, a result without its call).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider)?;
+    foreign::refuse(request, &dialect.provider, false)?;
     let mut encoder = Encoder { dialect, omitted: Omissions::default() };
     let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
     let mut fields = Fields::new(&request.extra, room_for(request));
@@ -235,15 +235,24 @@ impl<'a> Encoder<'a> {
         let dialect = self.dialect;
         let choice = &request.tool_choice;
         // A server that heeds no choice is kept from calling by not being offered anything.
-        if *choice == ToolChoice::None && !dialect.forced_choice {
-            return Ok(());
-        }
+        let calls_none = match choice {
+            ToolChoice::None => true,
+            ToolChoice::Allowed(allowed) => allowed.is_none(),
+            _ => false,
+        };
         let mut forms = Vec::with_capacity(request.tools.len());
-        for tool in &request.tools {
+        for tool in request.tools.iter().filter(|_| !calls_none || dialect.forced_choice) {
             forms.push(self.tool(tool)?);
         }
+        // What has a field of its own is no matter of choice here, so that it is asked for only where it may be used.
+        let is_listed =
+            |hosted: &HostedTool| matches!(hosted, HostedTool::Raw(raw) if raw.provider == dialect.provider);
         for hosted in &request.hosted {
-            self.hosted(hosted, &mut forms, fields)?;
+            let may_be_used =
+                if is_listed(hosted) { !calls_none || dialect.forced_choice } else { choice.admits_hosted() };
+            if may_be_used {
+                self.hosted(hosted, &mut forms, fields)?;
+            }
         }
         if forms.is_empty() {
             if choice.is_forced() {
@@ -264,6 +273,7 @@ impl<'a> Encoder<'a> {
             ToolChoice::Auto => {}
             ToolChoice::Required => fields.put("tool_choice", "required")?,
             ToolChoice::None => fields.put("tool_choice", "none")?,
+            ToolChoice::Allowed(_) if calls_none => fields.put("tool_choice", "none")?,
             ToolChoice::Tool(name) => fields.put("tool_choice", &self.named(request, name)?)?,
             ToolChoice::Allowed(allowed) => {
                 if !dialect.allowed_tools {

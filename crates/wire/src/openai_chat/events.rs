@@ -5,6 +5,7 @@ use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
 use crate::request::AnswerHead;
 use crate::sse::encode_data;
+use crate::stopped::{self, is_cut_short};
 use placet_core::item::Message;
 use placet_core::part::{Media, MediaSource, Native};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
@@ -47,6 +48,8 @@ struct OutCall {
     /// no arguments at all.
     held: String,
     has_written: bool,
+    /// All of its arguments so far.
+    arguments: String,
     fields: Map<String, Value>,
 }
 
@@ -241,6 +244,7 @@ impl EventEncoder {
                     is_open: false,
                     held: String::new(),
                     has_written: false,
+                    arguments: String::new(),
                     fields: Map::new(),
                 });
                 self.calls.len() - 1
@@ -259,6 +263,7 @@ impl EventEncoder {
         call.is_custom |= call.fields.remove("type").is_some_and(|kind| kind == "custom")
             || call.name.as_ref().is_some_and(|name| self.custom.contains(name));
         call.held.push_str(&delta.arguments);
+        call.arguments.push_str(&delta.arguments);
         if let Some(name) = call.name.clone() {
             self.open(number, &name, out);
             let call = &mut self.calls[number];
@@ -410,7 +415,8 @@ impl EventEncoder {
     fn finish(&mut self, finished: &TurnFinished, out: &mut Vec<u8>) {
         self.start(out);
         self.is_done = true;
-        let is_cut = finished.stop.is_cut();
+        let stop = stopped::told(&finished.stop, self.calls.iter().any(|call| is_cut_short(&call.arguments)));
+        let is_cut = stop.is_cut();
         for number in 0..self.calls.len() {
             self.close(number, is_cut, out);
         }
@@ -425,7 +431,7 @@ impl EventEncoder {
             self.chunk(out, |out| field(out, "reasoning_details", &json!([sealed(&places)])), None);
         }
         let own = finished.native.as_ref().filter(|native| self.is_own(native)).map(|native| &native.value);
-        let (reason, native_reason) = self.reason(&finished.stop);
+        let (reason, native_reason) = self.reason(stop);
         let mut fields = Map::new();
         let choice = own.and_then(|own| own["choices"][0].as_object());
         let message = choice.and_then(|choice| choice.get("message")?.as_object());

@@ -74,6 +74,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
             reader.message(&message.to_value(), place)?;
         }
     }
+    reader.searches_all_the_same();
     let mut request = reader.request;
     if !rest.is_empty() {
         request.native = Some(Native { provider: provider.clone(), value: rest.into() });
@@ -312,7 +313,7 @@ impl Reader<'_> {
                 let names = names.ok_or_else(|| {
                     RequestError::field(format!("{key}.allowed_tools.tools"), "expected a list of tools with names")
                 })?;
-                ToolChoice::Allowed(AllowedTools { names, required: allowed["mode"] == "required" })
+                ToolChoice::Allowed(AllowedTools { names, required: allowed["mode"] == "required", hosted: false })
             }
             value => match name(value) {
                 Some(name) => ToolChoice::Tool(name),
@@ -323,6 +324,20 @@ impl Reader<'_> {
         };
         self.request.tool_choice = choice;
         Ok(true)
+    }
+
+    /// A choice says nothing of the search, which has a field of its own.
+    fn searches_all_the_same(&mut self) {
+        let request = &mut self.request;
+        if request.hosted.iter().any(|hosted| matches!(hosted, HostedTool::WebSearch(_))) {
+            match &mut request.tool_choice {
+                ToolChoice::Allowed(allowed) => allowed.hosted = true,
+                choice @ ToolChoice::None => {
+                    *choice = ToolChoice::Allowed(AllowedTools { hosted: true, ..AllowedTools::default() });
+                }
+                _ => {}
+            }
+        }
     }
 
     fn response_format(&mut self, value: &Value) -> Result<bool, RequestError> {

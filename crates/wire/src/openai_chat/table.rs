@@ -96,6 +96,8 @@ pub const FIELDS: &[FieldRule] = &[
     rule("output.any_object", Hint, Expressed),
     rule("output.description", Hint, Expressed),
     rule("provider_state", State, Omitted),
+    rule("provider_state.previous_response_id", Content, Refused),
+    rule("provider_state.conversation", Content, Refused),
     rule("hosted.web_search", Content, Expressed),
     rule("hosted.web_search.max_uses", Constraint, Refused),
     rule("hosted.web_search.allowed_domains", Restriction, Refused),

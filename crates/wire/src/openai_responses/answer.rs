@@ -7,6 +7,7 @@ use super::tools::{ClientTools, custom_input};
 use super::write::{List, Object};
 use crate::request::AnswerHead;
 use crate::sse;
+use crate::stopped::{self, is_cut_short};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{Arguments, ErrorKind, ProviderError, StopReason, TurnEvent, Usage};
@@ -412,7 +413,8 @@ impl EventEncoder {
     fn finish(&mut self, finished: &TurnFinished, out: &mut Vec<u8>) {
         self.start(out);
         let has_refused = self.items.iter().any(|item| item.sort == Sort::Refusal);
-        let reason = match &finished.stop {
+        let has_cut_call = self.items.iter().any(|item| item.sort == Sort::Call && is_cut_short(&item.text));
+        let reason = match stopped::told(&finished.stop, has_cut_call) {
             StopReason::MaxTokens => Some("max_output_tokens"),
             StopReason::ContentFilter => Some("content_filter"),
             // A refusal without a word of it.

@@ -7,6 +7,7 @@ use super::request::ATTACHED;
 use super::tools::custom_input;
 use super::write::{List, Object};
 use crate::envelope;
+use crate::stopped::is_cut_short;
 use placet_core::part::Native;
 use placet_core::{Arguments, ProviderId};
 use serde_json::{Value, json};
@@ -145,10 +146,9 @@ impl EventEncoder {
 
     fn close_call(&mut self, at: usize, status: &str, out: &mut Vec<u8>) {
         self.write_arguments(at, true, out);
-        let status = match Arguments::from_text(self.items[at].text.as_str()).parse() {
-            Err(_) if status == "incomplete" => "incomplete",
-            _ => "completed",
-        };
+        let text = self.items[at].text.as_str();
+        let is_cut = is_cut_short(text) || (status == "incomplete" && Arguments::from_text(text).parse().is_err());
+        let status = if is_cut { "incomplete" } else { "completed" };
         let is_custom = self.items[at].is_custom;
         let (id, text) = (self.items[at].id.clone(), self.items[at].text.clone());
         let kind =

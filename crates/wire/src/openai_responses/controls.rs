@@ -2,6 +2,7 @@
 
 use super::UserField;
 use super::encode::{Body, Encoder, FOREIGN};
+use crate::foreign;
 use placet_core::ProviderError;
 use placet_core::turn::{CacheStrategy, StateMode};
 use serde_json::{Map, Value, json};
@@ -192,7 +193,7 @@ impl Encoder<'_> {
         let Some(state) = &request.provider_state else { return Ok(()) };
         if state.provider != dialect.provider {
             self.omitted.add("provider_state", FOREIGN);
-        } else if matches!(controls.state, None | Some(StateMode::Stateful)) {
+        } else if matches!(controls.state, None | Some(StateMode::Stateful)) || foreign::followed(request).is_some() {
             if !dialect.stateful {
                 self.omitted.add("provider_state", "the server keeps no answers");
                 return Ok(());

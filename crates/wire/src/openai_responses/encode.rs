@@ -38,7 +38,7 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
 
 /// The body of a request. A client that goes on from a kept answer says itself what is new, so that all of its items are sent.
 pub(super) fn encode(request: &TurnRequest, dialect: &Dialect, sends_all: bool) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider)?;
+    foreign::refuse(request, &dialect.provider, dialect.stateful)?;
     let mut encoder = Encoder::new(request, dialect, sends_all);
     let mut body = Body::new(request, dialect);
     encoder.head(&mut body)?;
@@ -196,7 +196,12 @@ impl<'a> Encoder<'a> {
             body.put("instructions", &**instructions);
         }
         // A server that heeds no choice is kept from calling by not being offered anything.
-        let offers = request.tool_choice != ToolChoice::None || dialect.forced_choice;
+        let calls_none = match &request.tool_choice {
+            ToolChoice::None => true,
+            ToolChoice::Allowed(allowed) => allowed.is_none() && !allowed.hosted,
+            _ => false,
+        };
+        let offers = !calls_none || dialect.forced_choice;
         let mut text = Vec::new();
         let mut list = List::new(&mut text);
         if offers {
@@ -261,7 +266,19 @@ impl<'a> Encoder<'a> {
                 if !dialect.forced_choice {
                     return Err(self.unsupported("tool_choice.allowed"));
                 }
-                let forms = allowed.names.iter().map(form).collect::<Result<Vec<_>, _>>()?;
+                let mut forms = allowed.names.iter().map(form).collect::<Result<Vec<_>, _>>()?;
+                // Here the choice is one of all tools, so that what may be used besides has to be named with them.
+                if allowed.hosted && !request.hosted.is_empty() {
+                    if allowed.required {
+                        // It would be enough for the model to use one of those.
+                        return Err(self.unsupported("tool_choice.allowed_required"));
+                    }
+                    forms.extend(request.hosted.iter().map(hosted::choice));
+                }
+                if forms.is_empty() && !allowed.required {
+                    body.put("tool_choice", "none");
+                    return Ok(());
+                }
                 let mode = if allowed.required { "required" } else { "auto" };
                 body.put("tool_choice", json!({"type": "allowed_tools", "mode": mode, "tools": forms}));
             }
@@ -301,7 +318,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// The items that are sent: all of them, or where the provider goes on from an answer that it kept, what came after it. Old
-    /// items would stand there twice.
+    /// items would stand there twice. A client that goes on from one says itself what is new.
     fn sent(&self) -> &'a [std::sync::Arc<Item>] {
         let request = self.request;
         let goes_on = request.provider_state.as_ref().is_some_and(|state| {
@@ -309,7 +326,8 @@ impl<'a> Encoder<'a> {
             state.provider == self.dialect.provider && (holds("previous_response_id") || holds("conversation"))
         });
         let is_wanted = matches!(request.controls.state, None | Some(StateMode::Stateful));
-        if self.sends_all || !is_wanted || !goes_on || !self.dialect.stateful {
+        let sends_all = self.sends_all || foreign::followed(request).is_some();
+        if sends_all || !is_wanted || !goes_on || !self.dialect.stateful {
             return &request.items;
         }
         let last = request.items.iter().rposition(|item| self.is_models(&item.body));

@@ -94,6 +94,8 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("output.any_object", Hint, Expressed),
     FieldRule::new("output.description", Hint, Expressed),
     FieldRule::new("provider_state", State, Expressed),
+    FieldRule::new("provider_state.previous_response_id", Content, Expressed),
+    FieldRule::new("provider_state.conversation", Content, Expressed),
     FieldRule::new("hosted.web_search", Content, Expressed),
     FieldRule::new("hosted.web_search.max_uses", Constraint, Refused),
     FieldRule::new("hosted.web_search.allowed_domains", Restriction, Expressed),

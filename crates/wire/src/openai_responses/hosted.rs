@@ -127,6 +127,33 @@ pub(super) fn additional(tool: &HostedTool) -> Option<u64> {
     extra.get(ADDITIONAL)?.as_u64()
 }
 
+/// A tool as it is called in a choice.
+pub(super) fn choice(tool: &HostedTool) -> Value {
+    let extra = match tool {
+        HostedTool::WebSearch(tool) => tool.extra.get("type"),
+        HostedTool::FileSearch(tool) => tool.extra.get("type"),
+        HostedTool::CodeInterpreter(tool) => tool.extra.get("type"),
+        HostedTool::ComputerUse(tool) => tool.extra.get("type").or(Some(&Value::Null)),
+        HostedTool::RemoteMcp(server) => return json!({"type": "mcp", "server_label": server.label}),
+        HostedTool::Raw(native) => native.value.get("type"),
+        _ => None,
+    };
+    match extra {
+        Some(Value::Null) => json!({"type": "computer_use_preview"}),
+        Some(kind) => json!({ "type": kind }),
+        None => json!({"type": tool.kind()}),
+    }
+}
+
+/// Whether an entry of a choice means a tool.
+pub(super) fn is_chosen(entry: &Value, tool: &HostedTool) -> bool {
+    let form = choice(tool);
+    // A server that is named with some of its tools is not the whole of it.
+    entry.get("type") == form.get("type")
+        && entry.get("server_label") == form.get("server_label")
+        && entry.get("name").is_none()
+}
+
 /// Writes a tool.
 ///
 /// # Errors

@@ -182,7 +182,7 @@ fn generate(choices: &[u16]) -> TurnRequest {
             0 => ToolChoice::Required,
             1 => ToolChoice::None,
             2 => ToolChoice::Tool(first),
-            3 => ToolChoice::Allowed(AllowedTools { names: vec![first], required: s.one_in(2) }),
+            3 => ToolChoice::Allowed(AllowedTools { names: vec![first], required: s.one_in(2), hosted: false }),
             _ => ToolChoice::Auto,
         };
         request.controls.parallel_tool_calls = s.maybe(|s| s.one_in(2));
@@ -300,16 +300,8 @@ fn generate(choices: &[u16]) -> TurnRequest {
     for _ in 0..s.below(3) {
         request.hosted.push(hosted_tool(s));
     }
-    // The provider that goes on from an answer holds what stands before its end.
-    let is_new = |item: &Arc<Item>| match &item.body {
-        ItemBody::Message(message) => message.role != Role::Assistant,
-        ItemBody::Native(_) => true,
-        _ => false,
-    };
-    if request.items.iter().all(is_new) {
-        let state = json!({"previous_response_id": "resp_0"});
-        request.provider_state = s.maybe(|_| ProviderState { provider: own(), value: state });
-    }
+    let state = json!({"previous_response_id": "resp_0", crate::foreign::FOLLOWS: true});
+    request.provider_state = s.maybe(|_| ProviderState { provider: own(), value: state });
     request.native = s.maybe(|_| {
         native(json!({"client_metadata": {"a": 1}, "reasoning": {"context": "all_turns"}, "text": {"odd": 1}}))
     });

@@ -5,14 +5,15 @@ use super::parts::{call_native, decode_parts, message_head, native, rest, text_n
 use super::plain::declared;
 use super::tools::{ADDITIONAL, ClientTools, HELD, Tools, custom_arguments, is_found};
 use crate::envelope;
+use crate::foreign;
 use crate::json::{self, Node};
 use crate::request::{ClientBody, DecodedRequest, RequestError};
 use placet_core::item::Reasoning;
 use placet_core::part::Native;
-use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, Compaction, Controls, OutputFormat};
+use placet_core::turn::{CacheControl, CacheStrategy, Compaction, Controls, OutputFormat};
 use placet_core::{
     Arguments, CallId, Env, Item, ItemBody, Message, Origin, Part, ProviderId, ProviderState, Role, Schema, SharedText,
-    ToolChoice, ToolName, TurnRequest,
+    ToolName, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -111,13 +112,13 @@ const KNOWN: [&str; 29] = [
     "conversation",
 ];
 
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
     provider: &'a ProviderId,
 }
 
 impl<'a> Fields<'a> {
-    fn given(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn given(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
@@ -259,59 +260,16 @@ impl<'a> Fields<'a> {
         Ok(output)
     }
 
-    /// A choice that has no form of ours is kept as it came.
-    fn tool_choice(
-        &self,
-        request: &TurnRequest,
-        declared: &ClientTools,
-        beyond: &mut Map<String, Value>,
-    ) -> Result<ToolChoice, RequestError> {
-        let Some(choice) = self.given("tool_choice") else { return Ok(ToolChoice::Auto) };
-        // A name on the wire, and the tool that goes by it.
-        let tool = |form: &Value| -> Option<ToolName> {
-            let form = form.as_object()?;
-            if !matches!(word(form, "type"), Some("function" | "custom")) {
-                return None;
-            }
-            let said = form.get("function").and_then(Value::as_object).unwrap_or(form);
-            let name = word(said, "name")?;
-            let is_bare = |tool: &&Arc<placet_core::ToolDefinition>| {
-                tool.native.as_ref().is_some_and(|native| native.value.get("name").is_some_and(|bare| bare == name))
-            };
-            let in_space = || request.tools.iter().find(is_bare).map(|tool| tool.name.clone());
-            let declared = declared.find(word(said, "namespace"), name).map(|(name, _)| name);
-            let plain = request.tools.iter().find(|tool| tool.name.as_str() == name).map(|tool| tool.name.clone());
-            Some(declared.or(plain).or_else(in_space).unwrap_or_else(|| ToolName::new(name)))
-        };
-        Ok(match choice {
-            Value::String(word) if word == "auto" => ToolChoice::Auto,
-            Value::String(word) if word == "none" => ToolChoice::None,
-            Value::String(word) if word == "required" => ToolChoice::Required,
-            Value::Object(form) => {
-                let allowed = form.get("tools").and_then(Value::as_array);
-                let allowed = allowed.filter(|_| word(form, "type") == Some("allowed_tools"));
-                let names: Option<Vec<ToolName>> = allowed.and_then(|list| list.iter().map(tool).collect());
-                match (names, tool(choice)) {
-                    (Some(names), _) => {
-                        ToolChoice::Allowed(AllowedTools { names, required: word(form, "mode") == Some("required") })
-                    }
-                    (None, Some(name)) => ToolChoice::Tool(name),
-                    (None, None) => {
-                        beyond.insert("tool_choice".into(), choice.clone());
-                        ToolChoice::Auto
-                    }
-                }
-            }
-            _ => return Err(RequestError::field("tool_choice", "expected auto, none, required or an object")),
-        })
-    }
-
+    /// What the client goes on from. Its items are those that follow.
     fn state(&self) -> Option<ProviderState> {
         let mut value = Map::new();
-        for key in ["previous_response_id", "conversation"] {
+        for key in foreign::HELD {
             if let Some(given) = self.given(key) {
                 value.insert(key.to_owned(), given.clone());
             }
+        }
+        if !value.is_empty() {
+            value.insert(foreign::FOLLOWS.to_owned(), true.into());
         }
         (!value.is_empty()).then(|| ProviderState { provider: self.provider.clone(), value: value.into() })
     }

@@ -2,6 +2,7 @@
 use super::*;
 use placet_core::env::ManualClock;
 use placet_core::hosted::HostedTool;
+use placet_core::turn::AllowedTools;
 use placet_core::{
     Effect, Env, Item, ItemBody, Part, Role, Schema, Timestamp, ToolChoice, ToolDefinition, TurnRequest,
 };
@@ -233,7 +234,7 @@ fn a_result_without_its_call_is_kept() {
     let request = decode(&body);
     let ItemBody::ToolResult(result) = &request.items[0].body else { panic!() };
     assert_eq!((result.provider_id.as_deref(), result.tool.as_str()), (Some("call_9"), "call_9"));
-    assert_eq!(request.provider_state.as_ref().unwrap().value, json!({"previous_response_id": "resp_1"}));
+    assert_eq!(request.provider_state.as_ref().unwrap().value["previous_response_id"], "resp_1");
     let fresh = encode_request(&request, &Dialect { stream: false, ..Dialect::new(own()) }).unwrap();
     let fresh: Value = serde_json::from_slice(&fresh.body).unwrap();
     assert_eq!(fresh["input"][0], json!({"type": "function_call_output", "call_id": "call_9", "output": "x"}));
@@ -280,10 +281,14 @@ fn choices_in_all_their_forms() {
     let allowed =
         json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "update_goal"}]});
     assert!(matches!(choice(allowed).0, ToolChoice::Allowed(allowed) if allowed.required && allowed.names.len() == 1));
+    let allowed = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]});
+    let searches = |allowed: &AllowedTools| allowed.hosted && allowed.is_none();
+    assert!(matches!(choice(allowed).0, ToolChoice::Allowed(allowed) if searches(&allowed)));
     for odd in [
         json!({"type": "web_search_preview"}),
         json!({"type": "mcp", "server_label": "crm"}),
-        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}),
+        json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}),
+        json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "file_search"}]}),
     ] {
         assert_eq!(choice(odd.clone()), (ToolChoice::Auto, Some(odd)));
     }

@@ -13,6 +13,7 @@ mod pairs;
 mod plain;
 mod sdk;
 mod sealed;
+mod translated;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

@@ -192,7 +192,8 @@ fn generate(choices: &[u16], a: Protocol, b: Protocol, common: &BTreeSet<&'stati
             request.tools.push(Arc::new(tool));
         }
         let first = request.tools[0].name.clone();
-        let allowed = |required| ToolChoice::Allowed(AllowedTools { names: vec!["tool_0".into()], required });
+        let allowed =
+            |required| ToolChoice::Allowed(AllowedTools { names: vec!["tool_0".into()], required, hosted: false });
         let choices = [
             ("tool_choice.required", ToolChoice::Required),
             ("tool_choice.none", ToolChoice::None),
@@ -280,6 +281,14 @@ fn generate(choices: &[u16], a: Protocol, b: Protocol, common: &BTreeSet<&'stati
             Some(OutputFormat { name: "answer".into(), description, schema: Schema::new(schema), strict: true });
     }
     request.hosted = hosted(s);
+    if !request.hosted.is_empty() {
+        // What the protocols mean by a choice of functions beside tools of their own is told apart elsewhere.
+        match &mut request.tool_choice {
+            ToolChoice::Allowed(allowed) if !allowed.required => allowed.hosted = true,
+            choice @ (ToolChoice::None | ToolChoice::Allowed(_)) => *choice = ToolChoice::Auto,
+            _ => {}
+        }
+    }
     request
 }
 
@@ -324,7 +333,7 @@ fn folded(request: &TurnRequest) -> TurnRequest {
         *tool = Arc::new(plain);
     }
     // Having to call one of one is having to call this one.
-    if let ToolChoice::Allowed(AllowedTools { names, required: true }) = &request.tool_choice
+    if let ToolChoice::Allowed(AllowedTools { names, required: true, .. }) = &request.tool_choice
         && let [name] = names.as_slice()
     {
         request.tool_choice = ToolChoice::Tool(name.clone());

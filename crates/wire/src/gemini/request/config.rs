@@ -15,12 +15,15 @@ pub(super) fn tool_choice(rest: &mut Map<String, Value>, request: &mut TurnReque
         let mode = take_text(&mut calling, "mode");
         let names = take_words(&mut calling, "allowedFunctionNames");
         let names: Vec<ToolName> = names.iter().map(ToolName::new).collect();
+        let hosted = !request.hosted.is_empty();
         request.tool_choice = match (mode.as_deref(), names.as_slice()) {
             (Some("ANY"), []) => ToolChoice::Required,
             (Some("ANY"), [name]) => ToolChoice::Tool(name.clone()),
-            (Some("ANY"), _) => ToolChoice::Allowed(AllowedTools { names, required: true }),
+            (Some("ANY"), _) => ToolChoice::Allowed(AllowedTools { names, required: true, hosted }),
+            // It says nothing of tools that the provider runs itself.
+            (Some("NONE"), _) if hosted => ToolChoice::Allowed(AllowedTools { hosted, ..AllowedTools::default() }),
             (Some("NONE"), _) => ToolChoice::None,
-            (Some("VALIDATED"), [_, ..]) => ToolChoice::Allowed(AllowedTools { names, required: false }),
+            (Some("VALIDATED"), [_, ..]) => ToolChoice::Allowed(AllowedTools { names, required: false, hosted }),
             (None | Some("AUTO" | "MODE_UNSPECIFIED"), []) => ToolChoice::Auto,
             (mode, _) => {
                 if let Some(mode) = mode {
