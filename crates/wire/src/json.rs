@@ -11,7 +11,7 @@
 mod read;
 mod write;
 
-pub(crate) use read::{Fields, Node, has_long_number, read};
+pub(crate) use read::{Fields, Node, read};
 pub(crate) use write::{Replayed, Written, append, to_vec, to_vec_within, verbatim};
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 
 mod answer;
 pub mod anthropic_messages;
+mod citations;
 mod encoded;
 pub mod envelope;
 mod failure;

@@ -3,6 +3,7 @@
 use super::answer::{stop_word, usage_form};
 use super::errors::encode_error_event;
 use super::sealed::{Owner, seal, seal_item};
+use crate::citations::{self, Citation};
 use crate::envelope;
 use crate::request::AnswerHead;
 use crate::stopped::{self, is_malformed};
@@ -49,6 +50,8 @@ struct Open {
     slot: Slot,
     /// The arguments so far, of a call.
     arguments: String,
+    /// Where a text is from, as another provider says; a later state may say it anew.
+    citations: Vec<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +304,7 @@ impl EventEncoder {
             Slot::Text => self.texts.push(place),
             Slot::Refusal => {}
         }
-        self.open = Some(Open { place, slot, arguments: String::new() });
+        self.open = Some(Open { place, slot, arguments: String::new(), citations: Vec::new() });
     }
 
     fn delta(&self, delta: Delta<'_>, out: &mut Vec<u8>) {
@@ -315,6 +318,9 @@ impl EventEncoder {
         if open.slot == Slot::Call && open.arguments.trim().is_empty() {
             // A call without arguments says so: clients want an object.
             self.delta(Delta::Input { partial_json: "{}" }, out);
+        }
+        for citation in &open.citations {
+            self.delta(Delta::Citation { citation }, out);
         }
         self.stop(out);
         if let Some(data) = self.behind.take() {
@@ -387,6 +393,9 @@ impl EventEncoder {
             if self.is_open(state.index, Slot::Text) {
                 // A later one may replace it.
                 self.behind = Some(seal(Owner::Text, native));
+                if let Some(open) = &mut self.open {
+                    open.citations = citations::of(&native.value).iter().map(Citation::citation).collect();
+                }
             } else if self.texts.contains(&state.index) {
                 self.hidden(seal(Owner::Text, native), out);
             } else {

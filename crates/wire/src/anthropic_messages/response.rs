@@ -4,6 +4,7 @@ use super::answer::usage_form;
 use super::decode::INVALID_JSON;
 use super::events::end_fields;
 use super::sealed::{Owner, seal, seal_item};
+use crate::citations::{self, Citation};
 use crate::envelope;
 use crate::request::AnswerHead;
 use crate::stopped::{self, is_malformed};
@@ -89,6 +90,10 @@ impl Blocks<'_> {
         }
         if let Some(native) = text.native.as_ref().filter(|native| native.provider != *self.own) {
             self.hidden(seal(Owner::NextText, native));
+            let cited: Vec<Value> = citations::of(&native.value).iter().map(Citation::citation).collect();
+            if !cited.is_empty() && !text.text.is_empty() {
+                block["citations"] = cited.into();
+            }
         }
         self.out.push(block);
     }

@@ -182,6 +182,8 @@ struct Answer {
     finish: Option<String>,
     /// What was said of all the text: citations, sources.
     text_state: Map<String, Value>,
+    /// The place of text that it was told of already, because a signature came behind it.
+    cited: Option<(u32, Map<String, Value>)>,
     /// The last place of text, with what stood beside it.
     last_text: Option<(u32, Map<String, Value>)>,
     candidate_rest: Map<String, Value>,
@@ -206,6 +208,7 @@ impl Answer {
             has_calls: false,
             finish: None,
             text_state: Map::new(),
+            cited: None,
             last_text: None,
             candidate_rest: Map::new(),
             response_rest: Map::new(),
@@ -271,12 +274,6 @@ impl Answer {
 
     fn candidate(&mut self, candidate: Candidate<'_>, out: &mut Vec<TurnEvent>) {
         self.has_candidate = true;
-        for part in candidate.parts {
-            self.part(part, out);
-            if self.is_done {
-                return;
-            }
-        }
         for (key, value) in candidate.rest {
             let key = parts::camel(&key).into_owned();
             let is_empty = value.as_object().is_some_and(Map::is_empty);
@@ -295,6 +292,12 @@ impl Answer {
                 _ => {
                     self.candidate_rest.insert(key, value);
                 }
+            }
+        }
+        for part in candidate.parts {
+            self.part(part, out);
+            if self.is_done {
+                return;
             }
         }
         if let Some(reason) = candidate.finish.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
@@ -364,6 +367,9 @@ impl Answer {
             return;
         }
         self.end_call(out);
+        if text.is_empty() && !thought {
+            self.cite(out);
+        }
         let event = if thought { TurnEvent::Reasoning } else { TurnEvent::Text };
         let index = match (self.open, thought, state.is_empty()) {
             (Open::Text(index), false, true) | (Open::Thought(index), true, true) => index,
@@ -385,6 +391,15 @@ impl Answer {
         if !state.is_empty() {
             let state = ReasoningState { index, native: self.native(state) };
             out.push(if thought { TurnEvent::ReasoningState(state) } else { TurnEvent::TextState(state) });
+        }
+    }
+
+    /// What is known of where the open text is from, told before something else ends it: whoever reads on has closed it then.
+    fn cite(&mut self, out: &mut Vec<TurnEvent>) {
+        if let (Open::Text(index), false) = (self.open, self.text_state.is_empty()) {
+            let native = self.native(self.text_state.clone());
+            out.push(TurnEvent::TextState(ReasoningState { index, native }));
+            self.cited = Some((index, self.text_state.clone()));
         }
     }
 
@@ -482,7 +497,12 @@ impl Reading for Answer {
         };
         self.is_done = true;
         let mut state = Map::new();
-        if let (false, Some((index, mut beside))) = (self.text_state.is_empty(), self.last_text.take()) {
+        if let Some((index, told)) = self.cited.take() {
+            let state = std::mem::take(&mut self.text_state);
+            if state != told {
+                out.push(TurnEvent::TextState(ReasoningState { index, native: self.native(state) }));
+            }
+        } else if let (false, Some((index, mut beside))) = (self.text_state.is_empty(), self.last_text.take()) {
             beside.extend(std::mem::take(&mut self.text_state));
             out.push(TurnEvent::TextState(ReasoningState { index, native: self.native(beside) }));
         }

@@ -4,6 +4,7 @@ use super::TEXT_STATE;
 use super::decode::reason_of;
 use super::failures::{encode_error, error_of_end};
 use super::{parts, seal, usage};
+use crate::citations::{self, Citation, Place};
 use crate::request::AnswerHead;
 use placet_core::part::{Media, MediaSource, Native, Text};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, WholeItem};
@@ -35,6 +36,8 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         written: Vec::new(),
         text_state: Map::new(),
         thoughts: Vec::new(),
+        texts: Vec::new(),
+        cited: BTreeMap::new(),
         usage: None,
         malformed: None,
         is_done: false,
@@ -76,6 +79,9 @@ pub struct EventEncoder {
     text_state: Map<String, Value>,
     /// What was thought since the last call.
     thoughts: Vec<seal::Thinking>,
+    /// What was said at each place, and where that is from as another provider says.
+    texts: Vec<(u32, String)>,
+    cited: BTreeMap<u32, Vec<Citation>>,
     usage: Option<Usage>,
     /// A call whose arguments are no object.
     malformed: Option<String>,
@@ -100,6 +106,7 @@ impl EventEncoder {
         if self.is_done {
             return;
         }
+        self.note(event);
         match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) => self.said(delta, Slot::Text, out),
             TurnEvent::Reasoning(delta) => {
@@ -137,6 +144,31 @@ impl EventEncoder {
         if std::mem::take(&mut self.array) {
             out.extend_from_slice(if self.has_written { b"]" } else { b"[]" });
         }
+    }
+
+    /// Keeps what the sources of the text are told of at the end.
+    fn note(&mut self, event: &TurnEvent) {
+        match event {
+            TurnEvent::Text(delta) => match self.texts.iter_mut().rfind(|(at, _)| *at == delta.index) {
+                Some((_, text)) => text.push_str(&delta.text),
+                None => self.texts.push((delta.index, delta.text.clone())),
+            },
+            TurnEvent::TextState(state) if state.native.provider != self.head.provider => {
+                self.cited.insert(state.index, citations::of(&state.native.value));
+            }
+            _ => {}
+        }
+    }
+
+    /// The addresses that another provider gave for the text, in the words of this protocol.
+    fn grounding(&self) -> Option<Value> {
+        let cited = self.cited.iter().flat_map(|(index, citations)| {
+            let at = self.texts.iter().position(|(at, _)| at == index);
+            let before = self.texts.iter().take(at.unwrap_or(0)).map(|(_, text)| text.len()).sum();
+            let text = at.and_then(|at| self.texts.get(at)).map_or("", |(_, text)| text.as_str());
+            citations.iter().map(move |citation| (citation, Place { text, before }))
+        });
+        citations::grounding(cited)
     }
 
     fn fail(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
@@ -468,6 +500,7 @@ impl EventEncoder {
         if finished.stop == StopReason::Refusal {
             candidate.insert("finishMessage".to_owned(), "The model refused.".into());
         }
+        candidate.extend(self.grounding().map(|grounding| ("groundingMetadata".to_owned(), grounding)));
         candidate.extend(std::mem::take(&mut self.text_state));
         candidate.extend(kept("candidate").clone());
         if let (Some(message), false) = (self.malformed.take(), finished.stop.is_cut()) {

@@ -35,14 +35,14 @@ pub fn encode_request_onto(
             .filter_map(|(at, word)| Some((decoded.items.get(*at)?.id.clone(), word.clone()?)))
             .collect(),
     };
-    let (mut after, omitted, _) = encode(request, dialect, Some(&places))?;
+    let (mut after, omitted) = encode(request, dialect, Some(&places))?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
     let mut body = body.clone();
     scrub(&mut body);
     if decoded == request {
         return Ok(Encoded { body: body.to_string().into(), omitted, names });
     }
-    let (mut before, ..) = encode(decoded, dialect, Some(&places))?;
+    let (mut before, _) = encode(decoded, dialect, Some(&places))?;
     if let Value::Object(fields) = &mut body {
         let renamed = spellings(fields);
         respell(&mut before, &renamed);

@@ -15,12 +15,6 @@ const FEW: usize = 16;
 /// Up to how many letters a number is held exactly, however it is written.
 const MOST_DIGITS: usize = 15;
 
-/// Whether a text may hold a number that a `Value` would round.
-pub(crate) fn has_long_number(json: &str) -> bool {
-    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.');
-    json.as_bytes().split(|byte| !is_part(byte)).any(|number| number.len() > MOST_DIGITS)
-}
-
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node<'a> {

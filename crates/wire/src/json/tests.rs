@@ -7,6 +7,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// Whether a text may hold a number that a `Value` would round.
+fn has_long_number(json: &str) -> bool {
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.');
+    json.as_bytes().split(|byte| !is_part(byte)).any(|number| number.len() > 15)
+}
+
 /// Both readers say the same of a text: that it is none, with the same words, or what it is. Halves of letters are read here alone.
 fn agree(text: &[u8]) {
     if let Some(repaired) = std::str::from_utf8(text).ok().and_then(crate::surrogates::repaired)

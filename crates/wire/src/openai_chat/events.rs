@@ -3,6 +3,7 @@
 use super::layout::{Place, sealed};
 use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
+use crate::citations;
 use crate::request::AnswerHead;
 use crate::sse::encode_data;
 use crate::stopped::{self, is_cut_short};
@@ -34,6 +35,8 @@ pub struct EventEncoder {
     /// The client's tools that take a text.
     custom: HashSet<String>,
     places: BTreeMap<(u32, u8), Place>,
+    /// The text of each place, in the order in which it stands in the message.
+    said: Vec<(u32, String)>,
     needs_layout: bool,
 }
 
@@ -100,6 +103,7 @@ impl EventEncoder {
             ids: HashSet::new(),
             custom,
             places: BTreeMap::new(),
+            said: Vec::new(),
             needs_layout: false,
         }
     }
@@ -189,6 +193,10 @@ impl EventEncoder {
             *length += text.len();
         }
         if !text.is_empty() {
+            match self.said.iter_mut().rfind(|(at, _)| *at == index) {
+                Some((_, said)) => said.push_str(text),
+                None => self.said.push((index, text.to_owned())),
+            }
             self.delta(out, |out| piece(out, "content", text));
         }
     }
@@ -224,11 +232,34 @@ impl EventEncoder {
             *native = Some(state.native.clone());
         }
         match state.native.value.get("annotations").filter(|_| self.is_own(&state.native)) {
-            Some(annotations) => self.delta(out, |out| {
-                out.extend_from_slice(b"\"annotations\":");
-                put(out, annotations);
-            }),
+            Some(annotations) => {
+                let annotations = annotations.as_array().into_iter().flatten().map(annotation_form);
+                self.delta(out, |out| field(out, "annotations", &annotations.collect()));
+            }
             None => self.needs_layout = true,
+        }
+    }
+
+    /// The addresses that another provider gave for the text, in the words of this protocol.
+    fn citations(&mut self, out: &mut Vec<u8>) {
+        let all: String = self.said.iter().map(|(_, text)| text.as_str()).collect();
+        let mut annotations = Vec::new();
+        for ((index, _), place) in &self.places {
+            let Place::Text(_, Some(native)) = place else { continue };
+            if self.is_own(native) {
+                continue;
+            }
+            let at = self.said.iter().position(|(said, _)| said == index);
+            let before = self.said.iter().take(at.unwrap_or(0)).map(|(_, text)| text.len()).sum();
+            // State without a text of its own is of all the text.
+            let text = at.and_then(|at| self.said.get(at)).map_or(all.as_str(), |(_, text)| text.as_str());
+            for citation in citations::of(&native.value) {
+                let form = citation.annotation_of_all(citations::Place { text, before }, &all);
+                annotations.push(annotation_form(&form.into()));
+            }
+        }
+        if !annotations.is_empty() {
+            self.delta(out, |out| field(out, "annotations", &annotations.into()));
         }
     }
 
@@ -420,6 +451,7 @@ impl EventEncoder {
         for number in 0..self.calls.len() {
             self.close(number, is_cut, out);
         }
+        self.citations(out);
         if self.needs_layout {
             for ((index, _), place) in &mut self.places {
                 let call = self.calls.iter().find(|call| call.index == *index);
@@ -530,6 +562,21 @@ fn more(out: &mut Vec<u8>, fields: &Map<String, Value>) {
 fn call_head(out: &mut Vec<u8>, number: usize) {
     out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
     put(out, &number);
+}
+
+/// An annotation in the form of this protocol, which holds its fields one level deeper than the other that the same provider may
+/// speak.
+fn annotation_form(annotation: &Value) -> Value {
+    let Some(flat) = annotation.as_object().filter(|flat| flat.get("type").is_some_and(|kind| kind == "url_citation"))
+    else {
+        return annotation.clone();
+    };
+    if !flat.contains_key("url") {
+        return annotation.clone();
+    }
+    let inner: Map<String, Value> =
+        flat.iter().filter(|(key, _)| *key != "type").map(|(key, value)| (key.clone(), value.clone())).collect();
+    json!({"type": "url_citation", "url_citation": inner})
 }
 
 /// A picture in the form in which servers of this protocol give them.

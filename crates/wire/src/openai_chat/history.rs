@@ -179,7 +179,12 @@ impl Reader<'_> {
             "reasoning",
             "reasoning_details",
         ];
-        let native = self.native(beyond(object, &known));
+        let mut native = beyond(object, &known);
+        if places.is_some() {
+            // Whoever gave them has them in what we sealed.
+            native.shift_remove("annotations");
+        }
+        let native = self.native(native);
         match places {
             Some(places) => self.placed(places, parts, native, calls),
             None => {

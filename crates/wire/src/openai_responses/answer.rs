@@ -32,6 +32,8 @@ pub struct EventEncoder {
     /// The item of each place that is open.
     open: BTreeMap<(u32, Sort), usize>,
     usage: Option<Usage>,
+    /// How many bytes of text stand in the messages that are whole.
+    pub(super) said: usize,
     /// The answer as it was last written, for whoever wants it whole.
     pub(super) last: Vec<u8>,
 }
@@ -78,6 +80,7 @@ impl EventEncoder {
             items: Vec::new(),
             open: BTreeMap::new(),
             usage: None,
+            said: 0,
             last: Vec::new(),
         }
     }

@@ -6,11 +6,12 @@ use super::parts::is_reasoning;
 use super::request::ATTACHED;
 use super::tools::custom_input;
 use super::write::{List, Object};
+use crate::citations::{self, Place};
 use crate::envelope;
 use crate::stopped::is_cut_short;
 use placet_core::part::Native;
 use placet_core::{Arguments, ProviderId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 impl EventEncoder {
@@ -36,7 +37,17 @@ impl EventEncoder {
         let text = std::mem::take(&mut self.items[at].text);
         let native = self.items[at].native.clone();
         let own = self.own(native.as_ref()).cloned();
-        let annotations: Vec<Value> = annotations(own.as_ref()).map(Cow::into_owned).collect();
+        let foreign = native.as_ref().filter(|native| native.provider != self.head.provider && sort == Sort::Text);
+        let place = Place { text: &text, before: self.said };
+        let cited = foreign.map(|native| citations::of(&native.value)).unwrap_or_default();
+        let cited: Vec<Value> = cited.iter().map(|citation| citation.annotation(place).into()).collect();
+        self.said += text.len();
+        // Of another provider's state the addresses alone can be read here; the rest is attached.
+        let shown = match own {
+            None if !cited.is_empty() => Some(Map::from_iter([("annotations".to_owned(), cited.into())])),
+            own => own,
+        };
+        let annotations: Vec<Value> = annotations(shown.as_ref()).map(Cow::into_owned).collect();
         for (number, annotation) in annotations.iter().enumerate() {
             self.event("response.output_text.annotation.added", out, |event| {
                 event.field("item_id", &id);
@@ -51,6 +62,7 @@ impl EventEncoder {
         } else {
             ("response.output_text.done", "text")
         };
+        let own = shown;
         let part = part(sort, &text, own.as_ref());
         self.event(kind, out, |event| {
             event.field("item_id", &id);

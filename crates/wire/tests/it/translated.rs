@@ -285,3 +285,150 @@ fn half_a_letter_in_a_request_is_a_mark() {
         assert!(read.body.is_object(), "{protocol}");
     }
 }
+
+/// The addresses that a client is told, each with its title and the text that is from it.
+fn cited(protocol: Protocol, values: &[Value], text: &str) -> Vec<(String, String, String)> {
+    let word = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let number = |value: &Value, key: &str| usize::try_from(value[key].as_u64().unwrap_or_default()).unwrap();
+    let letters = |from: usize, to: usize| text.chars().take(to).skip(from).collect::<String>();
+    let mut cited = Vec::new();
+    match protocol {
+        Protocol::OpenaiChat | Protocol::OpenaiResponses => {
+            let key = if protocol == Protocol::OpenaiChat { "url_citation" } else { "annotation" };
+            for form in found(values, key) {
+                let said = letters(number(form, "start_index"), number(form, "end_index"));
+                cited.push((word(form, "url"), word(form, "title"), said));
+            }
+        }
+        Protocol::AnthropicMessages => {
+            for form in found(values, "citation").into_iter().filter(|form| form.is_object()) {
+                assert_eq!(form["type"], "web_search_result_location");
+                assert!(form["cited_text"].is_string() && form["encrypted_index"].is_string());
+                cited.push((word(form, "url"), word(form, "title"), text.to_owned()));
+            }
+        }
+        Protocol::Gemini => {
+            for form in found(values, "groundingMetadata") {
+                for support in form["groundingSupports"].as_array().unwrap() {
+                    let at = support["groundingChunkIndices"][0].as_u64().unwrap();
+                    let chunk = &form["groundingChunks"][usize::try_from(at).unwrap()]["web"];
+                    let (from, to) =
+                        (number(&support["segment"], "startIndex"), number(&support["segment"], "endIndex"));
+                    let said = text[from..to].to_owned();
+                    cited.push((word(chunk, "uri"), word(chunk, "title"), said));
+                }
+            }
+        }
+    }
+    cited
+}
+
+/// A streamed answer with one address, for the second sentence or, where the protocol knows no less, for all of it.
+fn citing(protocol: Protocol) -> Vec<TurnEvent> {
+    let (url, title) = ("https://example.com/bern", "Bern");
+    let stream = match protocol {
+        Protocol::OpenaiChat => sse(&[
+            chat_chunk(json!({"role": "assistant", "content": "Grüezi. "}), Value::Null),
+            chat_chunk(json!({"content": "Bern is it."}), Value::Null),
+            chat_chunk(
+                json!({"annotations": [{"type": "url_citation",
+                    "url_citation": {"url": url, "title": title, "start_index": 8, "end_index": 19}}]}),
+                Value::Null,
+            ),
+            chat_chunk(json!({}), json!("stop")),
+        ]),
+        Protocol::OpenaiResponses => {
+            let annotation =
+                json!({"type": "url_citation", "url": url, "title": title, "start_index": 8, "end_index": 19});
+            let item = |content: Value| json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content});
+            let part = json!({"type": "output_text", "text": "Grüezi. Bern is it.", "annotations": [annotation]});
+            sse(&[
+                json!({"type": "response.created", "response": {"id": "resp_1", "model": "m"}}),
+                json!({"type": "response.output_item.added", "output_index": 0, "item": item(json!([]))}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Grüezi. "}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Bern is it."}),
+                json!({"type": "response.output_text.annotation.added", "output_index": 0, "content_index": 0, "annotation_index": 0, "annotation": annotation}),
+                json!({"type": "response.output_item.done", "output_index": 0, "item": item(json!([part]))}),
+                json!({"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}),
+            ])
+        }
+        Protocol::AnthropicMessages => sse(&[
+            json!({"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": []}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "", "citations": null}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüezi. Bern is it."}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {
+                "type": "web_search_result_location", "url": url, "title": title, "cited_text": "It is.", "encrypted_index": "eA=="}}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+            json!({"type": "message_stop"}),
+        ]),
+        Protocol::Gemini => {
+            let grounding = json!({"groundingChunks": [{"web": {"uri": url, "title": title}}], "groundingSupports": [
+                {"segment": {"startIndex": 9, "endIndex": 20, "text": "Bern is it."}, "groundingChunkIndices": [0]}]});
+            let text = |text: &str| json!({"role": "model", "parts": [{"text": text}]});
+            sse(&[
+                json!({"candidates": [{"content": text("Grüezi. ")}]}),
+                json!({"candidates": [{"content": text("Bern is it.")}]}),
+                json!({"candidates": [{"content": {"parts": [{"text": "", "thoughtSignature": "c2ln"}]},
+                    "finishReason": "STOP", "groundingMetadata": grounding}]}),
+            ])
+        }
+    };
+    read(protocol, &stream)
+}
+
+#[test]
+fn sources_of_a_text_are_told_in_every_protocol() {
+    for from in Protocol::ALL {
+        let events = citing(from);
+        let turn = fold(&events).unwrap();
+        let text = turn.text();
+        assert_eq!(text, "Grüezi. Bern is it.");
+        for to in Protocol::ALL {
+            let stream = data(&written(to, &events));
+            let is_of_all = from == Protocol::AnthropicMessages || to == Protocol::AnthropicMessages;
+            let said = if is_of_all { text.as_str() } else { "Bern is it." };
+            let wanted = [("https://example.com/bern".to_owned(), "Bern".to_owned(), said.to_owned())];
+            assert_eq!(cited(to, &stream, &text), wanted, "{from} to {to}: {stream:?}");
+            // The whole answer says the same as its stream.
+            let whole = to.encode_response(&head(to), &turn);
+            let lists = match to {
+                Protocol::OpenaiResponses => found(std::slice::from_ref(&whole), "annotations"),
+                Protocol::AnthropicMessages => found(std::slice::from_ref(&whole), "citations"),
+                _ => Vec::new(),
+            };
+            let key = if to == Protocol::AnthropicMessages { "citation" } else { "annotation" };
+            let lists = lists.into_iter().filter_map(Value::as_array).flatten();
+            let mut forms: Vec<Value> = lists.map(|form| json!({ key: form })).collect();
+            if forms.is_empty() {
+                forms = vec![whole.clone()];
+            }
+            assert_eq!(cited(to, &forms, &text), wanted, "{from} to {to}: {whole}");
+            // Its own provider gets its own words back.
+            let client = to.encode_response(&AnswerHead { provider: "client".into(), ..head(to) }, &turn);
+            assert!(client.to_string().contains("https://example.com/bern"), "{from} to {to}: {client}");
+        }
+    }
+}
+
+#[test]
+fn sources_that_a_client_sends_back_stay_those_of_their_provider() {
+    let turn = fold(&citing(Protocol::Gemini)).unwrap();
+    let answer = |to: Protocol| to.encode_response(&AnswerHead { provider: "client".into(), ..head(to) }, &turn);
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "a"},
+        answer(Protocol::OpenaiChat)["choices"][0]["message"], {"role": "user", "content": "b"}]});
+    let mut input = vec![json!({"role": "user", "content": "a"})];
+    input.extend(answer(Protocol::OpenaiResponses)["output"].as_array().unwrap().iter().cloned());
+    let responses = json!({"model": "m", "input": input});
+    let anthropic = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": answer(Protocol::AnthropicMessages)["content"]}, {"role": "user", "content": "b"}]});
+    for (from, body) in
+        [(Protocol::OpenaiChat, chat), (Protocol::OpenaiResponses, responses), (Protocol::AnthropicMessages, anthropic)]
+    {
+        let read = from.decode_request(body.to_string().as_bytes(), &"client".into(), &env()).unwrap().request;
+        let sent = Protocol::Gemini.encode_request(&read, &owner(Protocol::Gemini), false).unwrap();
+        assert_eq!(sent.omitted, [], "{from}");
+        let sent = String::from_utf8(sent.body.to_vec()).unwrap();
+        assert!(sent.contains("c2ln") && !sent.contains("example.com"), "{from}: {sent}");
+    }
+}
