@@ -289,7 +289,8 @@ pub(crate) fn spent(usage: Usage, cost: Option<Money>) -> String {
         let cached = if usage.cache_read > 0 { format!(" ({} cached)", usage.cache_read) } else { String::new() };
         format!("{} tokens in{cached}, {} out", usage.total_input(), usage.output)
     };
-    match cost {
+    // What nothing was reported of costs nobody knows what.
+    match cost.filter(|cost| usage != Usage::default() || *cost != Money::ZERO) {
         Some(cost) => format!("{tokens} · {cost}"),
         None => format!("{tokens} · cost unknown"),
     }
@@ -314,6 +315,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_shown_as_nothing() {
         assert_eq!(spent(Usage::default(), None), "no usage reported · cost unknown");
+        assert_eq!(spent(Usage::default(), Some(Money::ZERO)), "no usage reported · cost unknown");
         let usage = Usage { input: 5, cache_read: 2, output: 3, ..Usage::default() };
         assert_eq!(spent(usage, Some(Money::ZERO)), "7 tokens in (2 cached), 3 out · $0");
     }

@@ -3,7 +3,8 @@
 use crate::price::{Circumstances, ModelPrice};
 use crate::usage::{Money, Usage};
 use rust_decimal::{Decimal, RoundingStrategy};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// How the amount is reckoned that is billed for a run.
@@ -41,14 +42,26 @@ impl Billing {
 #[serde(default, deny_unknown_fields)]
 pub struct Markup {
     /// The cost is multiplied by this first.
+    #[serde(deserialize_with = "not_negative")]
     pub multiplier: Decimal,
     /// Then this is added, once a run.
+    #[serde(deserialize_with = "not_negative")]
     pub fixed_per_run: Decimal,
     /// The least that is billed.
+    #[serde(deserialize_with = "not_negative")]
     pub minimum_charge: Decimal,
     /// How many decimals are kept, half rounded up; all of them where this is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round_to: Option<u32>,
+}
+
+/// An amount or a factor of what is billed: nobody is billed less than nothing.
+fn not_negative<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Decimal, D::Error> {
+    let number: Decimal = Deserialize::deserialize(deserializer)?;
+    if number.is_sign_negative() && !number.is_zero() {
+        return Err(D::Error::custom(format!("{number} is below zero; expected 0 or more")));
+    }
+    Ok(number)
 }
 
 impl Default for Markup {
@@ -90,6 +103,16 @@ mod tests {
         for (cost, wanted) in [("0", "$0.02"), ("0.01", "$0.02"), ("1", "$1.11"), ("0.1", "$0.12"), ("0.1091", "$0.13")]
         {
             assert_eq!(markup.on(money(cost)).to_string(), wanted, "{cost}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_billed_less_than_nothing() {
+        for field in ["multiplier", "fixed_per_run", "minimum_charge"] {
+            let read = |number: &str| serde_json::from_value::<Markup>(json!({ field: number }));
+            let problem = read("-1.2").unwrap_err().to_string();
+            assert!(problem.contains("-1.2 is below zero"), "{field}: {problem}");
+            assert!(read("0").is_ok() && read("-0").is_ok(), "{field}");
         }
     }
 

@@ -108,6 +108,9 @@ macro_rules! open_words {
         }
 
         impl $name {
+            /// Every word that this version knows.
+            pub const WORDS: &'static [&'static str] = &[$($label),*];
+
             /// The word it is serialised as.
             #[must_use]
             pub fn as_str(&self) -> &str {

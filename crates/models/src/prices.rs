@@ -8,8 +8,10 @@ use crate::catalog::Catalog;
 use crate::reference::{InvalidModelRef, ModelRef};
 use crate::vendor::vendor;
 use indexmap::IndexMap;
+use placet_core::price::Meter;
 use placet_core::{Billing, Circumstances, Markup, ModelPrice, Money, Usage};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// Where a price comes from.
@@ -33,14 +35,27 @@ pub enum PriceSource {
 #[serde(default, deny_unknown_fields)]
 pub struct UserPrices {
     /// What models cost, by reference.
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(skip_serializing_if = "IndexMap::is_empty", deserialize_with = "of_known_meters")]
     pub costs: IndexMap<String, ModelPrice>,
     /// What is billed for them.
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    #[serde(skip_serializing_if = "IndexMap::is_empty", deserialize_with = "of_known_meters")]
     pub billed: IndexMap<String, ModelPrice>,
     /// What is billed for the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub markup: Option<Markup>,
+}
+
+/// Prices whose meters are all known: one that is misspelt would never be charged.
+fn of_known_meters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IndexMap<String, ModelPrice>, D::Error> {
+    let prices = IndexMap::<String, ModelPrice>::deserialize(deserializer)?;
+    for (model, price) in &prices {
+        if let Some((key, _)) = price.rates().find(|(key, _)| matches!(key.meter, Meter::Other(_))) {
+            let known = Meter::WORDS.join("`, `");
+            let problem = format!("`{key}` of `{model}` is nothing that is charged for; expected one of `{known}`");
+            return Err(D::Error::custom(problem));
+        }
+    }
+    Ok(prices)
 }
 
 /// Prices of models, by reference.
@@ -163,7 +178,6 @@ impl PriceBook {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
     use super::*;
-    use placet_core::price::Meter;
     use proptest::prelude::*;
 
     fn rates(input: &str) -> ModelPrice {
@@ -212,6 +226,16 @@ mod tests {
         let billed = book.billable(&ModelRef::new("own", "m"), &[used(1_000_000)]);
         assert_eq!(billed.unwrap().to_string(), "$6");
         assert!(serde_json::from_str::<UserPrices>(r#"{"cost": {}}"#).is_err());
+        for text in [
+            r#"{"costs": {"own:m": {"input": "1", "cache_raed@272k": "2"}}}"#,
+            r#"{"billed": {"own:m": {"cache_raed": "1"}}}"#,
+        ] {
+            let problem = serde_json::from_str::<UserPrices>(text).unwrap_err().to_string();
+            assert!(problem.contains("`cache_raed") && problem.contains("`own:m`"), "{problem}");
+        }
+        for text in [r#"{"markup": {"multiplier": "-1"}}"#, r#"{"costs": {"own:m": {"*fast": "-1"}}}"#] {
+            assert!(serde_json::from_str::<UserPrices>(text).unwrap_err().to_string().contains("below zero"), "{text}");
+        }
         let nameless = UserPrices { costs: [("nonsense".to_owned(), rates("1"))].into(), ..UserPrices::default() };
         assert!(PriceBook::new().take_in(nameless).is_err());
     }

@@ -171,7 +171,7 @@ mod tests {
     fn errors_have_the_shape_of_the_protocol_they_were_asked_in() {
         let refusal = Refusal::new(429, ErrorKind::RateLimited, "slow down");
         assert_eq!(refusal.to_json(Speech::OpenaiChat, "r")["error"]["type"], "rate_limit_error");
-        assert_eq!(refusal.to_json(Speech::OpenaiChat, "r")["error"]["param"], "");
+        assert_eq!(refusal.to_json(Speech::OpenaiChat, "r")["error"]["param"], json!(null));
         let anthropic = refusal.to_json(Speech::AnthropicMessages, "req_1");
         assert_eq!(
             (&anthropic["error"]["type"], &anthropic["request_id"]),

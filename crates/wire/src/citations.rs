@@ -3,7 +3,10 @@
 //! It stands in the state of a text, which goes back to its own provider byte for byte. A client of another protocol sees the addresses
 //! in its own form beside that.
 
+use placet_core::part::Native;
+use placet_core::{ItemBody, Part, ProviderId, TurnEvent};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// An address that some text is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,32 +169,100 @@ impl Citation {
     }
 }
 
-/// Citations in Gemini's words; `None` where there are none.
-pub(crate) fn grounding<'c>(cited: impl IntoIterator<Item = (&'c Citation, Place<'c>)>) -> Option<Value> {
-    let mut urls: Vec<&str> = Vec::new();
-    let (mut chunks, mut supports) = (Vec::new(), Vec::new());
-    for (citation, place) in cited {
-        let at = urls.iter().position(|url| *url == citation.url).unwrap_or_else(|| {
-            urls.push(&citation.url);
-            let title = citation.title.as_deref().unwrap_or(&citation.url);
-            chunks.push(json!({"web": {"uri": citation.url, "title": title}}));
-            urls.len() - 1
-        });
-        let (start, end) = citation.in_bytes(place);
-        let said = place.text.get(start.saturating_sub(place.before)..end.saturating_sub(place.before));
-        let mut segment = json!({"startIndex": start, "endIndex": end});
-        if let Some(said) = said {
-            segment["text"] = said.into();
+/// What an answer says, and where that is from as providers say whose state its reader does not know.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// The text of each place, in the order in which they began.
+    said: Vec<(u32, String)>,
+    cited: BTreeMap<u32, Vec<Citation>>,
+}
+
+impl Sources {
+    /// Takes in one event of the answer. State of `own` is told in its own words by whoever writes it.
+    pub(crate) fn note(&mut self, event: &TurnEvent, own: &ProviderId) {
+        match event {
+            TurnEvent::Text(delta) => self.says(delta.index, &delta.text),
+            TurnEvent::TextState(state) => self.cites(state.index, &state.native, own),
+            TurnEvent::Whole(whole) => {
+                let ItemBody::Message(message) = &whole.body else { return };
+                for part in &message.parts {
+                    let Part::Text(text) = part else { continue };
+                    self.says(whole.index, &text.text);
+                    if let Some(native) = &text.native {
+                        self.cites(whole.index, native, own);
+                    }
+                }
+            }
+            _ => {}
         }
-        supports.push(json!({"segment": segment, "groundingChunkIndices": [at]}));
     }
-    (!chunks.is_empty()).then(|| json!({"groundingChunks": chunks, "groundingSupports": supports}))
+
+    fn says(&mut self, index: u32, text: &str) {
+        match self.said.iter_mut().rfind(|(at, _)| *at == index) {
+            Some((_, said)) => said.push_str(text),
+            None => self.said.push((index, text.to_owned())),
+        }
+    }
+
+    fn cites(&mut self, index: u32, native: &Native, own: &ProviderId) {
+        if native.provider != *own {
+            self.cited.insert(index, of(&native.value));
+        }
+    }
+
+    fn all(&self) -> String {
+        self.said.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// Each citation with its place. State without a text of its own is of all the text.
+    fn each<'s>(&'s self, all: &'s str) -> impl Iterator<Item = (&'s Citation, Place<'s>)> {
+        self.cited.iter().flat_map(move |(index, citations)| {
+            let place = match self.said.iter().position(|(at, _)| at == index) {
+                Some(at) => {
+                    let (before, rest) = self.said.split_at(at);
+                    let text = rest.first().map_or("", |(_, text)| text.as_str());
+                    Place { text, before: before.iter().map(|(_, text)| text.len()).sum() }
+                }
+                None => Place { text: all, before: 0 },
+            };
+            citations.iter().map(move |citation| (citation, place))
+        })
+    }
+
+    /// In OpenAI's words, of all that the answer says.
+    pub(crate) fn annotations(&self) -> Vec<Map<String, Value>> {
+        let all = self.all();
+        self.each(&all).map(|(citation, place)| citation.annotation_of_all(place, &all)).collect()
+    }
+
+    /// In Gemini's words; `None` where there are none.
+    pub(crate) fn grounding(&self) -> Option<Value> {
+        let all = self.all();
+        let mut urls: Vec<&str> = Vec::new();
+        let (mut chunks, mut supports) = (Vec::new(), Vec::new());
+        for (citation, place) in self.each(&all) {
+            let at = urls.iter().position(|url| *url == citation.url).unwrap_or_else(|| {
+                urls.push(&citation.url);
+                let title = citation.title.as_deref().unwrap_or(&citation.url);
+                chunks.push(json!({"web": {"uri": citation.url, "title": title}}));
+                urls.len() - 1
+            });
+            let (start, end) = citation.in_bytes(place);
+            let mut segment = json!({"startIndex": start, "endIndex": end});
+            if let Some(said) = all.get(start..end) {
+                segment["text"] = said.into();
+            }
+            supports.push(json!({"segment": segment, "groundingChunkIndices": [at]}));
+        }
+        (!chunks.is_empty()).then(|| json!({"groundingChunks": chunks, "groundingSupports": supports}))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use placet_core::turn::{ReasoningState, TextDelta};
 
     #[test]
     fn every_providers_form_is_read_alike() {
@@ -208,11 +279,15 @@ mod tests {
             let found = of(&state);
             assert_eq!(found.len(), 1, "{state}");
             assert_eq!(Value::Object(found[0].annotation(place)), wanted, "{state}");
-            let grounding = grounding(found.iter().map(|citation| (citation, place))).unwrap();
+            let mut sources = Sources::default();
+            sources.note(&TurnEvent::Text(TextDelta { index: 3, text: text.into() }), &"own".into());
+            let native = Native { provider: "other".into(), value: state };
+            sources.note(&TurnEvent::TextState(ReasoningState { index: 3, native }), &"own".into());
             assert_eq!(
-                grounding["groundingSupports"][0]["segment"],
+                sources.grounding().unwrap()["groundingSupports"][0]["segment"],
                 json!({"startIndex": 9, "endIndex": 29, "text": "Bern is the capital."})
             );
+            assert_eq!(Value::Object(sources.annotations()[0].clone()), wanted);
         }
         let anthropic = json!({"citations": [{"type": "web_search_result_location", "url": "https://a.example",
             "title": null, "cited_text": "It is.", "encrypted_index": "x"}, {"type": "char_location"}]});

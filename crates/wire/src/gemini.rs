@@ -28,6 +28,7 @@ mod onto;
 mod partial;
 mod parts;
 mod request;
+mod response;
 mod seal;
 mod usage;
 mod write;
@@ -35,7 +36,7 @@ mod write;
 pub use crate::failure::decode_error;
 pub use decode::{EventDecoder, decode_response};
 pub use encode::encode_request;
-pub use events::{EventEncoder, encode_events, encode_response};
+pub use events::{EventEncoder, encode_events};
 pub use failures::{encode_error, encode_error_event};
 pub use fields::FIELDS;
 pub use lists::{
@@ -46,6 +47,7 @@ pub use lists::{
 pub use onto::encode_request_onto;
 pub(crate) use parts::camel as camel_case;
 pub use request::{Target, decode_request, target};
+pub use response::encode_response;
 pub(crate) use seal::open as open_sealed;
 
 use crate::names::Names;

@@ -88,6 +88,11 @@ pub fn alias_within(longest: usize, name: &str) -> Cow<'_, str> {
     Cow::Owned(alias)
 }
 
+/// What whoever sent a call knows it as: the id that it came with, else ours.
+pub(crate) fn known_as(call: &placet_core::ToolCall) -> &str {
+    call.provider_id.as_deref().filter(|id| !id.is_empty()).unwrap_or_else(|| call.id.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -370,7 +370,7 @@ impl<'e, 'a> Writer<'e, 'a> {
         let mut results = Vec::with_capacity(calls.len());
         for (call, id) in calls {
             let Some(&(place, result)) = self.results.get(call).filter(|_| self.answered.insert(call)) else {
-                let problem = format!("the call {call} has no result; every call needs one before the next turn");
+                let problem = format!("the call {id} has no result; every call needs one before the next turn");
                 return Err(self.encoder.refusal().invalid(problem));
             };
             results.push((place, id, result));

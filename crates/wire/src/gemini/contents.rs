@@ -4,6 +4,7 @@ use super::encode::Encoder;
 use super::parts::wire_name;
 use super::write::{Content, PartForm};
 use super::{LateSystem, TEXT_STATE, parts};
+use crate::names::known_as;
 use crate::schema::has_key;
 use placet_core::item::Reasoning;
 use placet_core::part::{Media, MediaSource, Native, Text};
@@ -185,7 +186,8 @@ impl<'a> Encoder<'a> {
                 None => {
                     return Err(self.invalid(format!(
                         "the call {} of `{}` has no result; every call needs one before the next turn",
-                        call.id, call.name
+                        known_as(call),
+                        call.name
                     )));
                 }
             }

@@ -1,14 +1,14 @@
-//! From turn events, or a finished turn, to what a Gemini client reads.
+//! From turn events to what a Gemini client reads.
 
 use super::TEXT_STATE;
 use super::decode::reason_of;
 use super::failures::{encode_error, error_of_end};
 use super::{parts, seal, usage};
-use crate::citations::{self, Citation, Place};
+use crate::citations::Sources;
 use crate::request::AnswerHead;
 use placet_core::part::{Media, MediaSource, Native, Text};
-use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, WholeItem};
-use placet_core::{Arguments, ItemBody, Part, ProviderError, StopReason, Turn, TurnEvent, Usage};
+use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
+use placet_core::{Arguments, ItemBody, Part, ProviderError, StopReason, TurnEvent, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -36,8 +36,7 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         written: Vec::new(),
         text_state: Map::new(),
         thoughts: Vec::new(),
-        texts: Vec::new(),
-        cited: BTreeMap::new(),
+        sources: Sources::default(),
         usage: None,
         malformed: None,
         is_done: false,
@@ -79,9 +78,8 @@ pub struct EventEncoder {
     text_state: Map<String, Value>,
     /// What was thought since the last call.
     thoughts: Vec<seal::Thinking>,
-    /// What was said at each place, and where that is from as another provider says.
-    texts: Vec<(u32, String)>,
-    cited: BTreeMap<u32, Vec<Citation>>,
+    /// Where the text is from, as another provider says.
+    sources: Sources,
     usage: Option<Usage>,
     /// A call whose arguments are no object.
     malformed: Option<String>,
@@ -106,7 +104,7 @@ impl EventEncoder {
         if self.is_done {
             return;
         }
-        self.note(event);
+        self.sources.note(event, &self.head.provider);
         match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) => self.said(delta, Slot::Text, out),
             TurnEvent::Reasoning(delta) => {
@@ -144,31 +142,6 @@ impl EventEncoder {
         if std::mem::take(&mut self.array) {
             out.extend_from_slice(if self.has_written { b"]" } else { b"[]" });
         }
-    }
-
-    /// Keeps what the sources of the text are told of at the end.
-    fn note(&mut self, event: &TurnEvent) {
-        match event {
-            TurnEvent::Text(delta) => match self.texts.iter_mut().rfind(|(at, _)| *at == delta.index) {
-                Some((_, text)) => text.push_str(&delta.text),
-                None => self.texts.push((delta.index, delta.text.clone())),
-            },
-            TurnEvent::TextState(state) if state.native.provider != self.head.provider => {
-                self.cited.insert(state.index, citations::of(&state.native.value));
-            }
-            _ => {}
-        }
-    }
-
-    /// The addresses that another provider gave for the text, in the words of this protocol.
-    fn grounding(&self) -> Option<Value> {
-        let cited = self.cited.iter().flat_map(|(index, citations)| {
-            let at = self.texts.iter().position(|(at, _)| at == index);
-            let before = self.texts.iter().take(at.unwrap_or(0)).map(|(_, text)| text.len()).sum();
-            let text = at.and_then(|at| self.texts.get(at)).map_or("", |(_, text)| text.as_str());
-            citations.iter().map(move |citation| (citation, Place { text, before }))
-        });
-        citations::grounding(cited)
     }
 
     fn fail(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
@@ -500,7 +473,7 @@ impl EventEncoder {
         if finished.stop == StopReason::Refusal {
             candidate.insert("finishMessage".to_owned(), "The model refused.".into());
         }
-        candidate.extend(self.grounding().map(|grounding| ("groundingMetadata".to_owned(), grounding)));
+        candidate.extend(self.sources.grounding().map(|grounding| ("groundingMetadata".to_owned(), grounding)));
         candidate.extend(std::mem::take(&mut self.text_state));
         candidate.extend(kept("candidate").clone());
         if let (Some(message), false) = (self.malformed.take(), finished.stop.is_cut()) {
@@ -555,7 +528,7 @@ fn sealed(native: &Native) -> Map<String, Value> {
     Map::from_iter([("thoughtSignature".to_owned(), seal::seal(native).into())])
 }
 
-fn delta_of(index: u32, call: &placet_core::ToolCall) -> CallDelta {
+pub(super) fn delta_of(index: u32, call: &placet_core::ToolCall) -> CallDelta {
     CallDelta {
         index,
         provider_id: call.provider_id.clone(),
@@ -563,75 +536,4 @@ fn delta_of(index: u32, call: &placet_core::ToolCall) -> CallDelta {
         arguments: call.arguments.as_text().to_owned(),
         native: call.native.clone(),
     }
-}
-
-/// The events of a finished turn, state before the text it belongs to, so that both become one part.
-pub(super) fn events_of(turn: &Turn) -> Vec<TurnEvent> {
-    let mut events = Vec::with_capacity(turn.items.len() * 2 + 2);
-    let mut index = 0u32;
-    for item in &turn.items {
-        match &item.body {
-            ItemBody::Message(message) => {
-                for part in &message.parts {
-                    match part {
-                        Part::Text(text) => {
-                            let state = text.native.clone().map(|native| ReasoningState { index, native });
-                            events.extend(state.map(TurnEvent::TextState));
-                            events.push(TurnEvent::Text(TextDelta { index, text: (*text.text).to_owned() }));
-                        }
-                        other => {
-                            let one = placet_core::Message { parts: vec![other.clone()], ..message.clone() };
-                            events.push(TurnEvent::Whole(Box::new(WholeItem { index, body: one.into() })));
-                        }
-                    }
-                    index = index.saturating_add(1);
-                }
-                continue;
-            }
-            ItemBody::Reasoning(reasoning) => {
-                let state = reasoning.native.clone().map(|native| ReasoningState { index, native });
-                events.extend(state.map(TurnEvent::ReasoningState));
-                events.push(TurnEvent::Reasoning(TextDelta { index, text: reasoning.text.clone() }));
-            }
-            ItemBody::ToolCall(call) => events.push(TurnEvent::Call(delta_of(index, call))),
-            other => events.push(TurnEvent::Whole(Box::new(WholeItem { index, body: other.clone() }))),
-        }
-        index = index.saturating_add(1);
-    }
-    events.extend(turn.usage.map(TurnEvent::Usage));
-    events.push(TurnEvent::Finished(TurnFinished {
-        stop: turn.stop.clone(),
-        provider_state: turn.provider_state.clone(),
-        service_tier: turn.service_tier.clone(),
-        native: turn.native.clone(),
-    }));
-    events
-}
-
-/// A finished turn as one response: what its stream would hold, put together.
-#[must_use]
-pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
-    let mut encoder = encode_events(head.clone()).as_array();
-    let mut out = Vec::new();
-    for event in events_of(turn) {
-        encoder.push(&event, &mut out);
-    }
-    encoder.end(&mut out);
-    // It was written just now, so that it is JSON.
-    let Ok(Value::Array(chunks)) = serde_json::from_slice::<Value>(&out) else { return Value::Null };
-    let mut parts = Vec::new();
-    let mut last = Value::Null;
-    for mut chunk in chunks {
-        if let Some(Value::Array(more)) = chunk.pointer_mut("/candidates/0/content/parts").map(Value::take) {
-            parts.extend(more);
-        }
-        last = chunk;
-    }
-    if parts.len() > 1 && parts.last() == Some(&json!({"text": ""})) {
-        parts.pop();
-    }
-    if let Some(place) = last.pointer_mut("/candidates/0/content/parts") {
-        *place = Value::Array(parts);
-    }
-    last
 }

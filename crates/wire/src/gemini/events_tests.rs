@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::decode_tests::{fold, pieces, provider};
-use super::events::events_of;
+use super::response::events_of;
 use super::*;
 use crate::request::AnswerHead;
 use placet_core::item::{HostedCall, Reasoning};

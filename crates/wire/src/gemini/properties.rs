@@ -1,7 +1,7 @@
 //! The laws, for whatever comes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::decode_tests::{fold, pieces, provider};
-use super::events::events_of;
+use super::response::events_of;
 use super::events_tests::{head, turn_of, written};
 use super::*;
 use placet_core::hosted::{CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebSearch};

@@ -5,6 +5,7 @@ use super::{CacheMarks, Dialect, OperatorRole, ReplayReasoning};
 use crate::encoded::Omissions;
 use crate::json::{Replayed, Written};
 use crate::names::alias;
+use crate::names::known_as;
 use placet_core::item::Reasoning;
 use placet_core::part::{CacheMark, Media, Native, Text, text_of};
 use placet_core::turn::CacheStrategy;
@@ -69,7 +70,9 @@ impl<'a, 'o> Conversation<'a, 'o> {
         self.flush(&mut said, &mut results, &mut forms)?;
         // All of them were taken out at their calls.
         if let Some(result) = results.values().min_by_key(|result| &result.call) {
-            return Err(self.invalid(format!("the conversation holds a result of {}, but not the call", result.call)));
+            let known = result.provider_id.as_deref().filter(|id| !id.is_empty());
+            let id = known.unwrap_or_else(|| result.call.as_str());
+            return Err(self.invalid(format!("the conversation holds a result of the call {id}, but not the call")));
         }
         let is_auto = request.controls.cache.as_ref().is_some_and(|cache| cache.strategy == Some(CacheStrategy::Auto));
         if is_auto && self.dialect.cache_marks == CacheMarks::CacheControl {
@@ -217,7 +220,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
             let Some(result) = results.remove(&call.id) else {
                 return Err(self.invalid(format!(
                     "the call {} of `{}` has no result; every call needs one before the next turn",
-                    call.id, call.name
+                    known_as(call),
+                    call.name
                 )));
             };
             answers.push(self.answer(result, id)?);

@@ -3,8 +3,8 @@
 use placet_core::{ErrorKind, ProviderError};
 use serde_json::{Value, json};
 
-/// The status and body that tell a client of an error. `param` and `code` are always texts: there are clients that show no
-/// message else.
+/// The status and body that tell a client of an error. `code` is always a text: there are clients that show no message
+/// else.
 #[must_use]
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, kind, code) = words(&error.kind);
@@ -16,7 +16,7 @@ pub fn encode_error(error: &ProviderError) -> (u16, Value) {
         _ => code.or(own),
     };
     let code = code.unwrap_or("invalid_request");
-    let body = json!({"error": {"message": error.message, "type": kind, "param": "", "code": code}});
+    let body = json!({"error": {"message": error.message, "type": kind, "param": null, "code": code}});
     (status, body)
 }
 

@@ -3,7 +3,7 @@
 use super::layout::{Place, sealed};
 use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
-use crate::citations;
+use crate::citations::Sources;
 use crate::request::AnswerHead;
 use crate::sse::encode_data;
 use crate::stopped::{self, is_cut_short};
@@ -35,8 +35,8 @@ pub struct EventEncoder {
     /// The client's tools that take a text.
     custom: HashSet<String>,
     places: BTreeMap<(u32, u8), Place>,
-    /// The text of each place, in the order in which it stands in the message.
-    said: Vec<(u32, String)>,
+    /// Where the text is from, as another provider says.
+    sources: Sources,
     needs_layout: bool,
 }
 
@@ -103,7 +103,7 @@ impl EventEncoder {
             ids: HashSet::new(),
             custom,
             places: BTreeMap::new(),
-            said: Vec::new(),
+            sources: Sources::default(),
             needs_layout: false,
         }
     }
@@ -113,6 +113,7 @@ impl EventEncoder {
         if self.is_done {
             return;
         }
+        self.sources.note(event, &self.head.provider);
         match event {
             TurnEvent::Started(_) => self.start(out),
             TurnEvent::Text(delta) => {
@@ -193,10 +194,6 @@ impl EventEncoder {
             *length += text.len();
         }
         if !text.is_empty() {
-            match self.said.iter_mut().rfind(|(at, _)| *at == index) {
-                Some((_, said)) => said.push_str(text),
-                None => self.said.push((index, text.to_owned())),
-            }
             self.delta(out, |out| piece(out, "content", text));
         }
     }
@@ -237,29 +234,6 @@ impl EventEncoder {
                 self.delta(out, |out| field(out, "annotations", &annotations.collect()));
             }
             None => self.needs_layout = true,
-        }
-    }
-
-    /// The addresses that another provider gave for the text, in the words of this protocol.
-    fn citations(&mut self, out: &mut Vec<u8>) {
-        let all: String = self.said.iter().map(|(_, text)| text.as_str()).collect();
-        let mut annotations = Vec::new();
-        for ((index, _), place) in &self.places {
-            let Place::Text(_, Some(native)) = place else { continue };
-            if self.is_own(native) {
-                continue;
-            }
-            let at = self.said.iter().position(|(said, _)| said == index);
-            let before = self.said.iter().take(at.unwrap_or(0)).map(|(_, text)| text.len()).sum();
-            // State without a text of its own is of all the text.
-            let text = at.and_then(|at| self.said.get(at)).map_or(all.as_str(), |(_, text)| text.as_str());
-            for citation in citations::of(&native.value) {
-                let form = citation.annotation_of_all(citations::Place { text, before }, &all);
-                annotations.push(annotation_form(&form.into()));
-            }
-        }
-        if !annotations.is_empty() {
-            self.delta(out, |out| field(out, "annotations", &annotations.into()));
         }
     }
 
@@ -451,7 +425,11 @@ impl EventEncoder {
         for number in 0..self.calls.len() {
             self.close(number, is_cut, out);
         }
-        self.citations(out);
+        let annotations = self.sources.annotations();
+        if !annotations.is_empty() {
+            let annotations = annotations.into_iter().map(|flat| annotation_form(&flat.into()));
+            self.delta(out, |out| field(out, "annotations", &annotations.collect()));
+        }
         if self.needs_layout {
             for ((index, _), place) in &mut self.places {
                 let call = self.calls.iter().find(|call| call.index == *index);

@@ -5,7 +5,7 @@ use crate::sse;
 use placet_core::{ErrorKind, ProviderError};
 use serde_json::{Value, json};
 
-/// An error as the status and body of an answer. `param` is always a text: there are clients that show no message else.
+/// An error as the status and body of an answer. `code` is always a text: there are clients that show no message else.
 #[must_use]
 pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     let (status, kind, code) = words(&error.kind);
@@ -13,7 +13,7 @@ pub fn encode_error(error: &ProviderError) -> (u16, Value) {
     // More than models can be missing, and more than the prompt be wrong.
     let is_broad = matches!(error.kind, ErrorKind::NotFound | ErrorKind::InvalidRequest);
     let code = error.code.as_deref().filter(|_| is_broad).unwrap_or(code);
-    let body = json!({"message": message(error), "type": kind, "param": "", "code": code});
+    let body = json!({"message": message(error), "type": kind, "param": null, "code": code});
     (status, json!({ "error": body }))
 }
 
@@ -25,7 +25,7 @@ pub fn encode_error_event(error: &ProviderError, out: &mut Vec<u8>) {
         object.field("sequence_number", &0);
         object.field("code", code(error));
         object.field("message", &message(error));
-        object.field("param", "");
+        object.field("param", &Value::Null);
         object.end();
     });
 }
