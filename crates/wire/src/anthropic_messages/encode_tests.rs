@@ -390,7 +390,7 @@ fn tricky_4_g() {
     // A call without a result is not sent at all.
     let error = self::refused(&self::request(vec![user("a"), call("1", "{}")]), &dialect());
     assert_eq!(error.kind, ErrorKind::InvalidRequest);
-    assert!(error.message.contains("call_1"), "{error}");
+    assert!(error.message.contains("toolu_1"), "{error}");
 }
 
 #[test]

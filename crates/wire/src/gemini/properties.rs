@@ -1,8 +1,8 @@
 //! The laws, for whatever comes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 use super::decode_tests::{fold, pieces, provider};
-use super::response::events_of;
 use super::events_tests::{head, turn_of, written};
+use super::response::events_of;
 use super::*;
 use placet_core::hosted::{CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebSearch};
 use placet_core::item::{HostedCall, Reasoning};
