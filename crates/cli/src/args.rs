@@ -101,12 +101,41 @@ pub(crate) struct RunArgs {
     pub(crate) grants: GrantArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// What to tell the model before everything else
     #[arg(long, value_name = "TEXT")]
     pub(crate) instructions: Option<String>,
     /// Name the run yourself: `run_` and up to 64 letters, digits, `-`, `_`, `.`
     #[arg(long, value_name = "RUN")]
     pub(crate) id: Option<String>,
+}
+
+/// The shape that the answer must have.
+#[derive(Debug, Args)]
+pub(crate) struct ShapeArgs {
+    /// Make the answer JSON of this JSON Schema, and print nothing else to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
+    /// How the model is brought to it [default: the surest way that it can]
+    #[arg(long, value_name = "WAY", requires = "output_schema")]
+    pub(crate) output_strategy: Option<OutputWay>,
+    /// How often a model that missed it is told so and asked again
+    #[arg(long, value_name = "N", requires = "output_schema", default_value_t = 1)]
+    pub(crate) output_repairs: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum OutputWay {
+    /// Its provider holds it to the schema
+    ProviderNative,
+    /// It calls a tool whose arguments are the answer
+    FinalizerTool,
+    /// Its text is read as JSON, once
+    PosthocParse,
+    /// The same, and it is told what is wrong and asked again
+    PosthocParseWithRetry,
 }
 
 #[derive(Debug, Args)]

@@ -126,6 +126,20 @@ pub(crate) fn printable(text: &str) -> String {
     safe
 }
 
+/// JSON that holds texts of a model, made safe for a terminal: what would be obeyed is escaped, and stays the same value.
+pub(crate) fn printable_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                safe.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
 /// The first line of a text, cut to `width` characters, with a mark where something was left out.
 pub(crate) fn headline(text: &str, width: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
@@ -144,6 +158,14 @@ mod tests {
     #[test]
     fn a_terminal_is_never_driven_by_what_a_tool_returns() {
         assert_eq!(printable("a\x1b[2Jb\r\u{202e}c\n"), "a\\u{1b}[2Jb\\u{d}\\u{202e}c\n");
+    }
+
+    #[test]
+    fn json_is_the_same_value_when_it_is_safe() {
+        let value = serde_json::json!({"a": "\x1b[2J\u{9b}\u{202e}é"});
+        let safe = printable_json(&serde_json::to_string_pretty(&value).unwrap_or_default());
+        assert!(safe.contains("\\u001b") && safe.contains("\\u009b") && safe.contains("\\u202e") && safe.contains('é'));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).ok(), Some(value));
     }
 
     #[test]

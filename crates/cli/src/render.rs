@@ -1,6 +1,6 @@
 //! A run as a person watches it: text as it comes, each tool call with its outcome, and what it came to.
 
-use crate::output::{Output, Tone, headline, printable};
+use crate::output::{Output, Tone, headline, printable, printable_json};
 use placet_core::event::{CallEnded, EventBody, RunCompleted, RunFailed, RunStarted, TurnCompleted};
 use placet_core::redact::StreamRedactor;
 use placet_core::{CallId, Event, Money, Outcome, Redactor, Status, Usage};
@@ -18,6 +18,10 @@ pub(crate) struct Render<'a> {
     /// The completed calls of a long round, which are told together: how many of each tool, and the time of the longest.
     together: Option<BTreeMap<String, (u64, u64)>>,
     calls: usize,
+    /// Whether the answer must have a shape: then it alone is written, and only once it has it.
+    shaped: bool,
+    /// What was said last in such a run.
+    said: String,
 }
 
 /// The most calls of a round that are shown one by one; of a longer one only those that did not complete are.
@@ -25,7 +29,17 @@ const ONE_BY_ONE: usize = 8;
 
 impl<'a> Render<'a> {
     pub(crate) fn new(output: &'a Output, redactor: Redactor) -> Self {
-        Render { output, redactor, live: None, mid_line: false, round: HashMap::new(), together: None, calls: 0 }
+        Render {
+            output,
+            redactor,
+            live: None,
+            mid_line: false,
+            round: HashMap::new(),
+            together: None,
+            calls: 0,
+            shaped: false,
+            said: String::new(),
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -69,6 +83,16 @@ impl<'a> Render<'a> {
                 self.text(&text);
                 self.live = Some(self.redactor.stream());
             }
+            EventBody::OutputRejected(rejected) => {
+                self.end_line();
+                let again = if rejected.item.is_some() { "; asks again" } else { "" };
+                let problems = self.safe_headline(&rejected.problems.join("; "));
+                self.quiet(&format!("the answer does not have the wanted shape: {problems}{again}"));
+            }
+            EventBody::OutputFallback(fallback) => {
+                let because = self.safe_headline(&fallback.because);
+                self.quiet(&format!("{} was refused ({because}); goes on with {}", fallback.from, fallback.to));
+            }
             EventBody::RunCompleted(completed) => self.completed(event, completed),
             EventBody::RunFailed(failed) => self.failed(event, failed),
             EventBody::RequestStarted(_)
@@ -94,6 +118,7 @@ impl<'a> Render<'a> {
             granted.push("nothing: it can only talk".to_owned());
         }
         self.quiet(&format!("{} · {}:{}", event.run, started.provider, started.model));
+        self.shaped = started.output.is_some();
         self.quiet(&format!("granted: {}", printable(&granted.join(" · "))));
         if started.unredacted {
             self.warn("redaction is off: the model sees secrets that tools come across");
@@ -113,6 +138,9 @@ impl<'a> Render<'a> {
             }
         }
         self.end_line();
+        if self.shaped {
+            self.said = completed.turn.text();
+        }
         self.round = completed
             .turn
             .calls()
@@ -194,6 +222,11 @@ impl<'a> Render<'a> {
         self.broke_off(completed.partial.as_deref());
         self.end_line();
         self.tell_together();
+        if let Some(answer) = &completed.output {
+            let mut answer = answer.clone();
+            self.redactor.redact_json(&mut answer);
+            self.output.line(&printable_json(&serde_json::to_string_pretty(&answer).unwrap_or_default()));
+        }
         let detail = completed.detail.as_deref().map(|text| format!(": {}", printable(text))).unwrap_or_default();
         let turns = plural(u64::from(completed.turns), "turn");
         let calls = plural(self.calls as u64, "call");
@@ -208,6 +241,9 @@ impl<'a> Render<'a> {
         self.tell_together();
         self.output.note("");
         self.warn(&format!("{}: {}", event.run, printable(&self.redactor.redact_text(&failed.message))));
+        if !self.said.is_empty() {
+            self.quiet(&format!("said last: {}", self.safe_headline(&self.said)));
+        }
         for hint in &failed.hints {
             self.quiet(&format!("hint: {}", printable(hint)));
         }
@@ -219,6 +255,9 @@ impl<'a> Render<'a> {
     }
 
     fn text(&mut self, text: &str) {
+        if self.shaped {
+            return;
+        }
         if !text.is_empty() {
             self.output.out(&printable(text));
             self.mid_line = !text.ends_with('\n');

@@ -35,6 +35,22 @@ impl Billing {
             Billing::Markup(markup) => cost.map(|cost| markup.on(cost)),
         }
     }
+
+    /// What a turn adds to what is billed for its run: before it, and with it, the run comes to so much at rates of its own, and
+    /// costs so much. The first turn, before which there is nothing, bears what is billed once a run.
+    #[must_use]
+    pub fn of_next(
+        &self,
+        before: Option<(Option<Money>, Option<Money>)>,
+        (turns, cost): (Option<Money>, Option<Money>),
+    ) -> Option<Money> {
+        let whole = self.of_run(turns, cost)?;
+        let billed = match before {
+            Some((turns, cost)) => self.of_run(turns, cost)?,
+            None => Money::ZERO,
+        };
+        whole.0.checked_sub(billed.0).map(Money)
+    }
 }
 
 /// What is put on the cost of a run.

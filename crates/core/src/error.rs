@@ -42,6 +42,10 @@ open_words! {
         ContextLength = "context_length",
         /// A content filter said no.
         ContentFiltered = "content_filtered",
+        /// The model refused to answer.
+        Refused = "refused",
+        /// The answer does not have the shape that it must have.
+        OutputMismatch = "output_mismatch",
         /// The answer does not follow its protocol.
         Protocol = "protocol",
         /// A limit of rounds, time, tokens or money was reached.

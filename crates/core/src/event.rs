@@ -3,7 +3,7 @@
 //! | durable (a record of the journal) | live only |
 //! |---|---|
 //! | `run.started` `run.resumed` `run.suspended` `run.completed` `run.failed` | `model.request.started` |
-//! | `model.completed` | `model.text.delta` `model.reasoning.delta` `model.arguments.delta` |
+//! | `model.completed` `output.rejected` `output.fallback` | `model.text.delta` `model.reasoning.delta` `model.arguments.delta` |
 //! | `tool.call.requested` `tool.call.completed` `tool.call.failed` | `tool.call.started` `tool.call.progress` `tool.call.log` |
 //! | `approval.requested` `approval.approved` `approval.denied` | `retry.started` `stream.snapshot` |
 //!
@@ -18,6 +18,7 @@ use crate::json_text::SharedText;
 use crate::limits::Limits;
 use crate::open::{open_enum, open_words};
 use crate::outcome::ToolResult;
+use crate::output::{OutputFallback, OutputRejected, OutputSpec};
 use crate::price::ModelPrice;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolDefinition};
@@ -125,6 +126,10 @@ open_enum! {
         ArgumentsDelta(Delta) = "model.arguments.delta",
         /// A turn is whole. Durable.
         TurnCompleted(Box<TurnCompleted>) = "model.completed",
+        /// An answer did not have the shape that it must have. Durable.
+        OutputRejected(OutputRejected) = "output.rejected",
+        /// Another way to the shape is taken, for the provider refused the one before. Durable.
+        OutputFallback(OutputFallback) = "output.fallback",
         /// The intent of a call, before its handler starts. Durable.
         CallRequested(Box<CallRequested>) = "tool.call.requested",
         /// A handler has started.
@@ -161,6 +166,8 @@ impl EventBody {
             | EventBody::RunCompleted(_)
             | EventBody::RunFailed(_)
             | EventBody::TurnCompleted(_)
+            | EventBody::OutputRejected(_)
+            | EventBody::OutputFallback(_)
             | EventBody::CallRequested(_)
             | EventBody::CallCompleted(_)
             | EventBody::CallFailed(_)
@@ -231,6 +238,9 @@ pub struct RunStarted {
     /// Whether and what the first turn must call.
     #[serde(default, skip_serializing_if = "ToolChoice::is_auto")]
     pub tool_choice: ToolChoice,
+    /// The shape that its answer must have; absent where any will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Box<OutputSpec>>,
     /// How much it may use.
     pub limits: Limits,
     /// The price that costs are reckoned with, where one was given.
@@ -315,6 +325,9 @@ pub struct RunCompleted {
     /// What is billed, which may be another amount than it costs; absent where nothing is said of billing, or it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billed: Option<Money>,
+    /// The answer, where it had to have a shape, and has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// How many turns were asked.
     pub turns: u32,
     /// How many rounds of calls ran.
@@ -380,6 +393,10 @@ pub struct TurnCompleted {
     /// What it cost; absent where there is no price or no usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// What it adds to what is billed for the run; absent where nothing is billed, or it is not known. What the turns of a run
+    /// add is together what is billed for it, but for what a turn used that broke off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billed: Option<Money>,
     /// What was left out of the request because the provider cannot take it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,

@@ -349,12 +349,12 @@ impl Diagnose for FlowError {
             | FlowError::Expired { .. }
             | FlowError::RunConflict { .. } => ErrorKind::Conflict,
             FlowError::Limit { .. } | FlowError::TooDeep { .. } => ErrorKind::LimitReached,
+            FlowError::Output { .. } => ErrorKind::OutputMismatch,
             FlowError::Cancelled => ErrorKind::Cancelled,
             FlowError::Store(error) => error.kind(),
             FlowError::Shared(error) => error.kind(),
             FlowError::Undeclared { .. }
             | FlowError::MixedRound { .. }
-            | FlowError::Output { .. }
             | FlowError::UnknownSelection { .. }
             | FlowError::SelectionsDiffer { .. }
             | FlowError::Panicked { .. }

@@ -8,9 +8,8 @@ use crate::exchange::Principal;
 use crate::memo::Memo;
 use crate::models::{ModelSpec, Models, ResolvedModel, Rung};
 use crate::observe::FlowHappening;
-use crate::output::Output;
 use crate::reply::Reply;
-use crate::resolve::Resolving;
+use crate::resolve::{Resolving, shaped_answer};
 use futures_util::StreamExt;
 use indexmap::IndexMap;
 use placet_core::turn::TextDelta;
@@ -18,6 +17,7 @@ use placet_core::{
     Accumulator, Item, ItemBody, SharedText, ToolChoice, ToolDefinition, Turn, TurnEvent, TurnRequest, Usage,
 };
 use placet_models::AskContext;
+use placet_runtime::output::{Judgement, Shaping};
 use placet_runtime::{Problems, Runtime, RuntimeError};
 use placet_tools::{Grant, Registry};
 use serde_json::Value;
@@ -204,31 +204,49 @@ impl Model {
             tools,
             tool_choice: choice,
             controls: model.controls.clone(),
-            output: inner.output.as_ref().map(|output| output.format().clone()),
             ..TurnRequest::default()
         };
         let Some(output) = &inner.output else {
             return begin(&self.cx, self.cancel(), &model, request, place, true).await;
         };
-        let mut repairs = 0;
+        let own = registry.definitions().len();
+        let shape = Shaping::plan(output, &*model.provider, &request, own)?;
+        let (mut strategy, mut misses) = (shape.spec().strategy, 0);
         loop {
-            let step = if repairs == 0 { place.clone() } else { format!("{place}/repair{repairs}") };
-            let reply = begin(&self.cx, self.cancel(), &model, request.clone(), step, false).await?;
+            let step = if misses == 0 { place.clone() } else { format!("{place}/repair{misses}") };
+            let shaped = shape.shaped(request.clone(), own, strategy, misses);
+            let reply = match begin(&self.cx, self.cancel(), &model, shaped, step, false).await {
+                Ok(reply) => reply,
+                Err(FlowError::Upstream(error)) => match shape.fallback(strategy, &error) {
+                    Some(other) => {
+                        strategy = other;
+                        continue;
+                    }
+                    None => return Err(FlowError::Upstream(error)),
+                },
+                Err(error) => return Err(error),
+            };
             let turn = reply.turn().await?;
-            if turn.calls().next().is_some() {
-                self.cx.memo.put(&place, &*turn).await?;
-                return Ok(reply);
-            }
-            match output.check(&turn.text()) {
-                Ok(_) => {
+            match shape.judge(&turn, strategy) {
+                Judgement::Fits(answer) => {
+                    let turn = shaped_answer((*turn).clone(), &answer, self.cx.runtime.env());
+                    self.cx.memo.put(&place, &turn).await?;
+                    let events = spoken_events(&turn.text());
+                    return Ok(Reply::of_turn(turn, events));
+                }
+                // What asks for tools, was cut or refused is what it is.
+                Judgement::Unfinished | Judgement::Cut | Judgement::Refused => {
                     self.cx.memo.put(&place, &*turn).await?;
                     return Ok(reply);
                 }
-                Err(problems) if repairs == output.most_repairs() => return Err(Output::error(problems)),
-                Err(problems) => {
-                    repairs += 1;
+                Judgement::Misses(problems) => {
+                    if misses == usize::try_from(output.most_repairs()).unwrap_or(usize::MAX) {
+                        let problems = problems.iter().map(ToString::to_string).collect();
+                        return Err(FlowError::Output { problems });
+                    }
+                    misses += 1;
                     request.items.extend(turn.items.iter().cloned());
-                    request.items.push(output.complaint(self.cx.runtime.env().new_id(), &problems));
+                    request.items.extend(shape.repair(&turn, &problems, strategy, self.cx.runtime.env()));
                 }
             }
         }

@@ -256,7 +256,7 @@ impl Reply {
     /// # Errors
     /// What the reply ended with, or [`FlowError::Output`] where the text is no such JSON.
     pub async fn extract<T: DeserializeOwned>(&self) -> Result<T> {
-        let value = crate::output::json_in(&self.turn().await?.text())
+        let value = placet_runtime::output::json_in(&self.turn().await?.text())
             .ok_or_else(|| FlowError::Output { problems: vec!["there is no JSON in it".to_owned()] })?;
         serde_json::from_value(value).map_err(|error| FlowError::Output { problems: vec![error.to_string()] })
     }

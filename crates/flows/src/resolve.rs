@@ -10,14 +10,14 @@ use crate::model::{CatchFlow, calls_in, spoken_events};
 use crate::models::ResolvedModel;
 use crate::observe::FlowHappening;
 use crate::outlet::BETWEEN;
-use crate::output::Output;
 use crate::reply::Reply;
 use crate::suspend::{ArrivedRound, OpenRound, holds_results};
 use placet_core::event::EventBody;
 use placet_core::turn::TextDelta;
 use placet_core::{
-    CallId, Cursor, Item, ItemBody, ItemId, Limits, Origin, Outcome, ProviderState, Reason, RunId, Stage, Status,
-    StopReason, ToolCall, ToolChoice, ToolDefinition, ToolResult, Turn, TurnEvent, Usage,
+    CallId, Cursor, Env, ErrorKind, FINAL_TOOL, Item, ItemBody, ItemId, Limits, Message, Origin, Outcome, Part,
+    ProviderState, Reason, Role, RunId, Stage, Status, StopReason, ToolCall, ToolChoice, ToolDefinition, ToolResult,
+    Turn, TurnEvent, Usage,
 };
 use placet_observe::{Ending, Journal, RunResult, replay};
 use placet_runtime::{EventStream, RunBuilder, RunHandle, RuntimeError};
@@ -122,10 +122,12 @@ impl Resolving {
             self.take_up(arrived, &registry, &mut progress).await?;
         }
         loop {
-            let result = self.run(&mut progress).await?;
-            let turn = last_turn(&result, self.cx.runtime.env().new_id());
+            let mut result = self.run(&mut progress).await?;
+            self.take_submissions_out(&registry, &mut result.items);
+            let mut turn = last_turn(&result, self.cx.runtime.env().new_id());
             progress.rounds += result.rounds;
             progress.state.clone_from(&result.provider_state);
+            progress.repairs += u32::try_from(result.rejected.len()).unwrap_or(u32::MAX);
             progress.items.extend(result.items.iter().cloned());
             self.note_effects(&registry, &result.items);
             match &result.end {
@@ -135,8 +137,15 @@ impl Resolving {
                     return Err(FlowError::Limit { what: result.detail.unwrap_or_else(|| "of the run".to_owned()) });
                 }
                 Ending::Cancelled => return Err(FlowError::Cancelled),
+                // What the model says then is what it is, as in an agent that wants no shape.
+                Ending::Failed if result.failure.as_ref().is_some_and(|failure| failure.kind == ErrorKind::Refused) => {
+                }
                 Ending::Failed => {
                     return Err(match result.failure {
+                        Some(failure) if failure.kind == ErrorKind::OutputMismatch => {
+                            let problems = result.rejected.pop().map(|rejected| rejected.problems);
+                            FlowError::Output { problems: problems.unwrap_or_default() }
+                        }
                         Some(failure) => FlowError::Run(failure),
                         None => FlowError::internal("a run failed without a reason"),
                     });
@@ -166,23 +175,33 @@ impl Resolving {
                 }
                 other => return Err(FlowError::internal(format!("a run ended in an unknown way: {other}"))),
             }
-            let Some(output) = &self.agent.inner().output else {
-                return Ok(Some(self.keep(progress, turn).await?));
-            };
-            match output.check(&turn.text()) {
-                Ok(_) => {
-                    for event in spoken_events(&turn.text()) {
-                        self.reply.push_now(event)?;
-                    }
-                    return Ok(Some(self.keep(progress, turn).await?));
-                }
-                Err(problems) if progress.repairs == output.most_repairs() => return Err(Output::error(problems)),
-                Err(problems) => {
-                    progress.repairs += 1;
-                    progress.items.push(output.complaint(self.cx.runtime.env().new_id(), &problems));
+            if let Some(answer) = &result.output {
+                let answered = shaped_answer(turn.clone(), answer, self.cx.runtime.env());
+                if answered != turn {
+                    progress.items.extend(answered.items.iter().cloned());
+                    turn = answered;
                 }
             }
+            if self.agent.inner().output.is_some() {
+                for event in spoken_events(&turn.text()) {
+                    self.reply.push_now(event)?;
+                }
+            }
+            return Ok(Some(self.keep(progress, turn).await?));
         }
+    }
+
+    /// Takes the calls that an answer was submitted by out of what was added to the conversation: there is no such tool in it,
+    /// and the answer comes as a text.
+    fn take_submissions_out(&self, registry: &Registry, items: &mut Vec<Arc<Item>>) {
+        let of_somebody = |tool: &placet_core::ToolName| {
+            registry.get(tool).is_some() || self.declared.iter().any(|declared| declared.name == *tool)
+        };
+        items.retain(|item| match &item.body {
+            ItemBody::ToolCall(call) => call.name.as_str() != FINAL_TOOL || of_somebody(&call.name),
+            ItemBody::ToolResult(result) => result.tool.as_str() != FINAL_TOOL || of_somebody(&result.tool),
+            _ => true,
+        });
     }
 
     /// Notes what our own tools did, as far as the client's transcript will not tell it.
@@ -327,20 +346,13 @@ impl Resolving {
             .controls(self.model.controls.clone())
             .trace(self.cx.trace())
             .cancelled_by(self.cancel.child_token());
-        if let Some(role) = self.instructions() {
+        if let Some(role) = &self.agent.inner().role {
             builder = builder.instructions(role);
         }
         if let Some(price) = self.model.price {
             builder = builder.price(price);
         }
         self.grants.iter().cloned().fold(builder, RunBuilder::grant)
-    }
-
-    fn instructions(&self) -> Option<String> {
-        let inner = self.agent.inner();
-        let shape = inner.output.as_ref().map(Output::instruction);
-        let parts: Vec<&str> = inner.role.as_deref().into_iter().chain(shape.as_deref()).collect();
-        (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
     /// One run of the loop, from where the conversation is.
@@ -355,6 +367,10 @@ impl Resolving {
             .items(self.input.iter().chain(&progress.items).cloned())
             .provider_state(progress.state.clone())
             .tool_choice(choice)
+            .output_shape(self.agent.inner().output.as_ref().map(|output| {
+                let left = output.most_repairs().saturating_sub(progress.repairs);
+                output.clone().repairs(left)
+            }))
             .limits(limits);
         for tool in &self.declared {
             builder = builder.declare(tool.clone());
@@ -502,10 +518,25 @@ pub(crate) fn result_item(result: ToolResult) -> Arc<Item> {
     Arc::new(Item::new(ItemId::of_result(&result.call), origin, result))
 }
 
+/// A turn that answers with this value, and nothing else: itself, where it does.
+pub(crate) fn shaped_answer(turn: Turn, answer: &serde_json::Value, env: &Env) -> Turn {
+    let says_it = serde_json::from_str::<serde_json::Value>(&turn.text()).is_ok_and(|said| said == *answer);
+    if says_it && turn.calls().next().is_none() {
+        return turn;
+    }
+    let body = Message { role: Role::Assistant, parts: vec![Part::text(answer.to_string())], native: None };
+    let items = vec![Arc::new(Item::new(env.new_id(), Origin::Model, body))];
+    Turn { items, stop: StopReason::End, ..turn }
+}
+
 /// The last turn of a run, from what the run added.
 fn last_turn(result: &RunResult, id: placet_core::TurnId) -> Turn {
-    let after =
-        result.items.iter().rposition(|item| matches!(item.body, ItemBody::ToolResult(_))).map_or(0, |at| at + 1);
+    let is_told = |item: &Arc<Item>| match &item.body {
+        ItemBody::ToolResult(_) => true,
+        ItemBody::Message(message) => message.role != Role::Assistant,
+        _ => false,
+    };
+    let after = result.items.iter().rposition(is_told).map_or(0, |at| at + 1);
     Turn {
         id,
         model: None,

@@ -8,7 +8,6 @@ use crate::flow::{Flow, Kind, Notice};
 use crate::model::{CatchFlow, Model, begin};
 use crate::models::{ModelSpec, ResolvedModel, Rung};
 use crate::observe::FlowHappening;
-use crate::output::Output;
 use crate::state::{Delta, FlowState, LiveChat, said, text_said};
 use crate::work::{Frame, Later};
 use futures_util::FutureExt;
@@ -487,7 +486,7 @@ async fn act(caller: Arc<CallerState>, agent: Agent, resolved: Result<ResolvedMo
     let resolved = resolved.map(|model| ResolvedModel { controls: overlay(&asked, &model.controls), ..model });
     let agent = match &request.output {
         Some(format) if inner.output.is_none() => {
-            agent.clone().output_shape(Output::new(&format.name, format.schema.as_value().clone()))
+            agent.clone().output_shape(placet_runtime::Output::from_format(format.clone()))
         }
         _ => agent.clone(),
     };

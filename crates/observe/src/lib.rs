@@ -26,6 +26,6 @@ pub use error::{ObserveError, Result};
 pub use follow::{events_between, follow};
 pub use journal::{Journal, KeptRecord, RECORD_FORMAT};
 pub use replay::{Happening, Moment, Replay, replay};
-pub use result::{Ending, Failure, Payload, RunResult};
+pub use result::{Ending, Failure, OutputError, Payload, Rejected, RunResult};
 pub use runs::{DamagedLine, LastRecord, ListedRun, RunEntry, RunStanding, damaged_lines, list_runs, unlisted_runs};
 pub use state::{CallApproval, Round, RoundCall, RunState};

@@ -4,7 +4,8 @@ use crate::journal::Journal;
 use crate::result::{Ending, RunResult};
 use placet_core::event::EventBody;
 use placet_core::{
-    ApprovalId, CallId, CapabilityId, Item, Money, Reason, RunId, Stage, Status, StopReason, Timestamp, ToolName, Usage,
+    ApprovalId, CallId, CapabilityId, Item, Money, OutputStrategy, Reason, RunId, Stage, Status, StopReason, Timestamp,
+    ToolName, Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -75,8 +76,25 @@ pub enum Happening {
         usage: Option<Usage>,
         /// What it cost.
         cost: Option<Money>,
+        /// What it adds to what is billed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        billed: Option<Money>,
         /// How many calls it asks for.
         calls: usize,
+    },
+    /// An answer did not have the shape that it must have.
+    Rejected {
+        /// The number of the turn that answered.
+        turn: u32,
+        /// What was wrong with it.
+        problems: Vec<String>,
+    },
+    /// The provider refused one way to the wanted shape, and another is taken.
+    Fallback {
+        /// The way that was tried.
+        from: OutputStrategy,
+        /// The way that is taken.
+        to: OutputStrategy,
     },
     /// A call was answered.
     Call {
@@ -173,8 +191,13 @@ fn happening(event: &EventBody, turn: u32) -> Option<Happening> {
             stop: completed.turn.stop.clone(),
             usage: completed.turn.usage,
             cost: completed.cost,
+            billed: completed.billed,
             calls: completed.turn.calls().count(),
         },
+        EventBody::OutputRejected(rejected) => {
+            Happening::Rejected { turn: rejected.turn, problems: rejected.problems.clone() }
+        }
+        EventBody::OutputFallback(fallback) => Happening::Fallback { from: fallback.from, to: fallback.to },
         EventBody::CallCompleted(ended) | EventBody::CallFailed(ended) => Happening::Call {
             turn,
             call: ended.result.call.clone(),

@@ -5,6 +5,7 @@ use placet_core::hosted::McpUse;
 use placet_core::{
     CallId, ErrorKind, Item, Money, ProviderState, RunId, StopReason, ToolCall, ToolName, Usage, error::Diagnose,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -95,6 +96,12 @@ pub struct RunResult {
     pub failure: Option<Failure>,
     /// The text of the last finished turn: the answer, where the run completed.
     pub text: String,
+    /// The answer, where it had to have a shape, and has it: see [`RunResult::parse`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// The answers that did not have the shape that they had to have, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<Rejected>,
     /// The text of a turn that broke off, as far as it came. It is no part of `items`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
@@ -138,6 +145,94 @@ impl RunResult {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(self),
+        }
+    }
+
+    /// The answer of a run that had to have a shape, as a type.
+    ///
+    /// # Errors
+    /// [`OutputError`], which says why there is none, with the last text: the model refused, its answer was cut or does not have
+    /// the shape, or the run came to no answer; or that the type takes other values than the schema.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, OutputError> {
+        if let Some(output) = &self.output {
+            return T::deserialize(output).map_err(|error| OutputError::Type { problem: error.to_string() });
+        }
+        let text = self.text.clone();
+        let kind = self.failure.as_ref().map(|failure| &failure.kind);
+        Err(match (kind, &self.stop) {
+            (Some(ErrorKind::Refused), _) | (None, Some(StopReason::Refusal)) => OutputError::Refused { text },
+            (Some(ErrorKind::OutputMismatch), _) => {
+                let problems = self.rejected.last().map(|rejected| rejected.problems.clone()).unwrap_or_default();
+                OutputError::Mismatch { problems, text }
+            }
+            (_, Some(stop)) if stop.is_cut() => OutputError::Cut { text },
+            _ => {
+                let why = self.failure.as_ref().map(|failure| failure.message.clone()).or_else(|| self.detail.clone());
+                OutputError::NoAnswer { end: self.end.clone(), why, text }
+            }
+        })
+    }
+}
+
+/// An answer that did not have the shape that it had to have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The number of the turn that answered, from 1.
+    pub turn: u32,
+    /// What was wrong with it.
+    pub problems: Vec<String>,
+}
+
+/// Why a run has no answer of the wanted shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// The model refused.
+    #[error("the model refused to answer")]
+    Refused {
+        /// What it said.
+        text: String,
+    },
+    /// The answer was cut, at the output limit or by a filter.
+    #[error("the model's answer was cut before it was whole")]
+    Cut {
+        /// What there is of it.
+        text: String,
+    },
+    /// The last answer does not have the shape either.
+    #[error("the model's answer does not have the wanted shape: {}", problems.join("; "))]
+    Mismatch {
+        /// What is wrong with it.
+        problems: Vec<String>,
+        /// What it said.
+        text: String,
+    },
+    /// The run came to no answer, or none of a shape was asked for.
+    #[error("the run has no answer of a wanted shape: it ended {end}{}", why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]
+    NoAnswer {
+        /// How it ended.
+        end: Ending,
+        /// Why, in a sentence.
+        why: Option<String>,
+        /// The text of its last turn.
+        text: String,
+    },
+    /// The answer follows its schema, and is no value of the type.
+    #[error("the answer follows its schema, but is no value of the type: {problem}")]
+    Type {
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Diagnose for OutputError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            OutputError::Refused { .. } => ErrorKind::Refused,
+            OutputError::Cut { .. } => ErrorKind::LimitReached,
+            OutputError::Mismatch { .. } => ErrorKind::OutputMismatch,
+            OutputError::NoAnswer { .. } => ErrorKind::NotFound,
+            OutputError::Type { .. } => ErrorKind::Wiring,
         }
     }
 }

@@ -4,12 +4,13 @@
 //! the records of the journal and goes on from the same state; replay pushes them and reads the result. So a resumed run
 //! and a replayed one cannot disagree with the one that ran.
 
-use crate::result::{Ending, Failure, Payload, RunResult};
+use crate::result::{Ending, Failure, Payload, Rejected, RunResult};
 use placet_core::event::{ApprovalDecided, CallEnded, EventBody, RunStarted, TurnCompleted};
 use placet_core::{
-    Billing, CallId, Item, ItemBody, ItemId, Money, Origins, ProviderState, Reason, RunId, StopReason, Timestamp,
-    ToolCall, ToolResult, TurnId, Usage,
+    Billing, CallId, FINAL_TOOL, Item, ItemBody, ItemId, Money, Origins, OutputStrategy, ProviderState, Reason, RunId,
+    Status, StopReason, Timestamp, ToolCall, ToolResult, Turn, TurnId, Usage,
 };
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,11 @@ pub struct RunState {
     rounds: u32,
     /// Turns in a row that the provider paused.
     pauses: u32,
+    /// How the model is brought to the wanted shape now.
+    strategy: Option<OutputStrategy>,
+    rejected: Vec<Rejected>,
+    /// The answer that came as a call, once that is answered.
+    submitted: Option<Value>,
     end: Option<End>,
     clock: ActiveTime,
 }
@@ -52,6 +58,7 @@ struct End {
     detail: Option<String>,
     failure: Option<Failure>,
     partial: Option<String>,
+    output: Option<Value>,
 }
 
 /// The calls of one turn that are not all answered yet.
@@ -137,6 +144,9 @@ impl RunState {
             turns: 0,
             rounds: 0,
             pauses: 0,
+            strategy: None,
+            rejected: Vec::new(),
+            submitted: None,
             end: None,
             clock: ActiveTime::default(),
         }
@@ -158,10 +168,20 @@ impl RunState {
                 self.turn_due = true;
                 self.cost = started.is_priced().then_some(Money::ZERO);
                 self.sold = matches!(started.billing, Some(Billing::Rates(_))).then_some(Money::ZERO);
+                self.strategy = started.output.as_ref().map(|output| output.strategy);
                 self.started = Some(Arc::new((**started).clone()));
                 self.clock = ActiveTime { before: Duration::ZERO, since: at, last: at };
             }
             EventBody::TurnCompleted(completed) => self.turn_completed(completed),
+            EventBody::OutputRejected(rejected) => {
+                self.rejected.push(Rejected { turn: rejected.turn, problems: rejected.problems.clone() });
+                if let Some(item) = &rejected.item {
+                    self.origins.extend(&item.origin);
+                    self.items.push(item.clone());
+                    self.turn_due = true;
+                }
+            }
+            EventBody::OutputFallback(fallback) => self.strategy = Some(fallback.to),
             EventBody::CallRequested(requested) => {
                 if let Some(call) = self.call_mut(&requested.call.id) {
                     call.requested = true;
@@ -182,6 +202,7 @@ impl RunState {
                     detail: completed.detail.clone(),
                     failure: None,
                     partial: completed.partial.clone(),
+                    output: completed.output.clone(),
                 });
             }
             EventBody::RunFailed(failed) => {
@@ -196,6 +217,7 @@ impl RunState {
                         retry_after_ms: failed.retry_after_ms,
                     }),
                     partial: failed.partial.clone(),
+                    output: None,
                 });
             }
             _ => {}
@@ -253,16 +275,45 @@ impl RunState {
         let Some(call) = self.call_mut(&ended.result.call) else { return };
         if call.result.is_none() {
             call.result = Some(ended.result.clone());
+            self.note_submission(&ended.result);
         }
         let whole = self.round.as_ref().is_some_and(|round| round.calls.iter().all(|call| call.result.is_some()));
         let Some(round) = self.round.take_if(|_| whole) else { return };
         let results: Vec<ToolResult> = round.calls.into_iter().filter_map(|call| call.result).collect();
-        if results.iter().any(|result| result.outcome.reason != Some(Reason::NotRun)) {
+        // An answer is no round, whatever way it comes.
+        if results.iter().any(|result| result.outcome.reason != Some(Reason::NotRun) && !self.is_submission(result)) {
             self.rounds += 1;
         }
         results.iter().for_each(|result| self.origins.extend(&result.outcome.origin));
         self.turn_due = true;
         self.items.extend(results.into_iter().map(|result| Arc::new(result_item(result))));
+    }
+
+    /// Whether a result answers the submission of the run's answer. Every other call of that name is one like any other.
+    fn is_submission(&self, result: &ToolResult) -> bool {
+        self.strategy == Some(OutputStrategy::FinalizerTool)
+            && result.tool.as_str() == FINAL_TOOL
+            && result.capability.is_none()
+            && matches!(result.outcome.reason, None | Some(Reason::InvalidArguments))
+    }
+
+    fn note_submission(&mut self, result: &ToolResult) {
+        if !self.is_submission(result) {
+            return;
+        }
+        if result.outcome.status == Status::Completed {
+            self.submitted.clone_from(&result.outcome.payload);
+            return;
+        }
+        let told = result.outcome.detail.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let text = |problem: &Value, field: &str| problem[field].as_str().unwrap_or_default().to_owned();
+        let problems = told
+            .map(|problem| match text(problem, "path") {
+                whole if whole.is_empty() => text(problem, "problem"),
+                path => format!("{path}: {}", text(problem, "problem")),
+            })
+            .collect();
+        self.rejected.push(Rejected { turn: self.turns, problems });
     }
 
     /// Which run.
@@ -343,6 +394,41 @@ impl RunState {
         self.cost
     }
 
+    /// What a turn that is not pushed yet, and costs so much, adds to what is billed for the run; absent where nothing is billed,
+    /// or it is not known.
+    #[must_use]
+    pub fn billed_for(&self, turn: &Turn, cost: Option<Money>) -> Option<Money> {
+        let billing = self.started.as_ref()?.billing.as_ref()?;
+        let sold = turn.usage.and_then(|usage| billing.of_turn(&usage, turn.service_tier.as_deref()));
+        let sum = |before: Option<Money>, more: Option<Money>| Some(before? + more?);
+        let before = (self.turns > 0).then_some((self.sold, self.cost));
+        billing.of_next(before, (sum(self.sold, sold), sum(self.cost, cost)))
+    }
+
+    /// How the model is brought to the wanted shape; absent where it is to have none.
+    #[must_use]
+    pub fn strategy(&self) -> Option<OutputStrategy> {
+        self.strategy
+    }
+
+    /// The answers that did not have the wanted shape.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// The answer that came as a call, once that is answered: nothing more is to be done.
+    #[must_use]
+    pub fn submitted(&self) -> Option<&Value> {
+        self.submitted.as_ref()
+    }
+
+    /// The text of the last turn.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// How many turns are finished.
     #[must_use]
     pub fn turns(&self) -> u32 {
@@ -387,6 +473,7 @@ impl RunState {
             _ => None,
         });
         let payloads = results
+            .filter(|result| !self.is_submission(result))
             .filter_map(|result| {
                 let value = result.outcome.payload.clone()?;
                 Some(Payload { call: result.call.clone(), tool: result.tool.clone(), value })
@@ -399,6 +486,8 @@ impl RunState {
             detail: end.detail.clone(),
             failure: end.failure.clone(),
             text: self.text.clone(),
+            output: end.output.clone(),
+            rejected: self.rejected.clone(),
             partial: end.partial.clone(),
             stop: self.stop.clone(),
             items,

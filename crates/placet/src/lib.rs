@@ -40,7 +40,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`runtime`] | runs: start, watch, cancel, resume |
+//! | [`runtime`] | runs: start, watch, cancel, resume; answers of a type |
 //! | [`tools`] | tools, capabilities, grants, the pipeline, policies and approvals |
 //! | [`models`] | providers: OpenAI-compatible servers, and the offline ones |
 //! | [`store`] | where runs are kept: in memory; `sqlite` and `postgres` are features |
@@ -73,7 +73,7 @@ pub mod test;
 
 pub use placet_core::{Effect, Env, Event, EventBody, Item, Limits, Origin, Redactor, RunId, Secret, ToolDefinition};
 pub use placet_models::ModelProvider;
-pub use placet_runtime::{Ending, RunHandle, RunResult, Runtime, RuntimeError};
+pub use placet_runtime::{Ending, Output, OutputError, RunHandle, RunResult, Runtime, RuntimeError};
 pub use placet_store::MemoryStore;
 pub use placet_tools::{Capability, Grant, ToolContext, ToolError, ToolOutput, ToolSet, capability, tool};
 

@@ -10,7 +10,7 @@ use crate::turn::{self, TurnSize};
 use futures_util::StreamExt;
 use placet_core::event::TurnCompleted;
 use placet_core::price;
-use placet_core::{Accumulator, Item, ItemId, ProviderState, SharedText, ToolResult, Turn, TurnRequest};
+use placet_core::{Accumulator, Item, ItemId, ProviderState, SharedText, ToolResult, Turn};
 use placet_models::AskContext;
 use placet_observe::RunResult;
 use std::sync::Arc;
@@ -67,17 +67,11 @@ impl Chat {
         let mut builder = with(self.builder());
         let plan = builder.plan()?;
         let env = self.runtime.env();
-        let tools = plan.registry.definitions().iter().chain(&builder.declared).cloned().collect();
-        let request = TurnRequest {
-            model: plan.model.clone(),
-            instructions: plan.registry.instruct(builder.instructions.as_deref()),
-            items: builder.input,
-            tools,
-            hosted: builder.extras.hosted,
-            tool_choice: builder.tool_choice,
-            controls: builder.controls,
-            provider_state: builder.provider_state,
-            ..TurnRequest::default()
+        let request = builder.request(&plan.model, &plan.registry);
+        // Whether the answer has the shape is for a resolve to say, or for whoever asks.
+        let request = match &plan.shape {
+            Some(shape) => shape.shaped(request, plan.registry.definitions().len(), shape.spec().strategy, 0),
+            None => request,
         };
         let began = env.clock().steady();
         let mut context = AskContext::new(env.clone());
@@ -94,7 +88,7 @@ impl Chat {
         let (tier, rates) = (turn.service_tier.as_deref(), builder.rates.as_deref());
         let cost = turn.usage.and_then(|usage| price::cost(builder.price.as_ref(), rates, &usage, tier));
         let took_ms = millis(env.clock().steady().saturating_sub(began));
-        let asked = TurnCompleted { number: 1, turn: turn.clone(), cost, omitted: Vec::new(), took_ms };
+        let asked = TurnCompleted { number: 1, turn: turn.clone(), cost, billed: None, omitted: Vec::new(), took_ms };
         self.asked = Some(Box::new(asked));
         Ok(turn)
     }

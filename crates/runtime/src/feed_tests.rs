@@ -31,7 +31,14 @@ fn turn() -> EventBody {
         native: None,
         service_tier: None,
     };
-    EventBody::TurnCompleted(Box::new(TurnCompleted { number: 1, turn, cost: None, omitted: Vec::new(), took_ms: 0 }))
+    EventBody::TurnCompleted(Box::new(TurnCompleted {
+        number: 1,
+        turn,
+        cost: None,
+        billed: None,
+        omitted: Vec::new(),
+        took_ms: 0,
+    }))
 }
 
 fn resumed() -> EventBody {

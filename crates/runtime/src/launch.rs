@@ -38,7 +38,8 @@ pub(crate) async fn start(mut builder: RunBuilder, first: Option<FirstTurn>) -> 
         let feed = Feed::new(run.clone(), 0);
         let journal = JournalWriter::begin(shared.clone(), run, feed)?;
         journal.append(EventBody::RunStarted(Box::new((*started).clone())))?;
-        if let Some(first) = first {
+        if let Some(mut first) = first {
+            first.billed = journal.read(|state| state.billed_for(&first.turn, first.cost));
             journal.append(EventBody::TurnCompleted(first))?;
         }
         journal.commit().await?;
@@ -131,6 +132,7 @@ fn activate(
         pipeline: Pipeline::new(plan.registry, options),
         started,
         tools,
+        shape: plan.shape,
         hosted: extras.hosted,
         private: extras.private,
         redactor: shared.redactor.clone(),

@@ -3,6 +3,7 @@
 use crate::error::{Problems, Result, RuntimeError};
 use crate::handle::RunHandle;
 use crate::launch::{self, FirstTurn};
+use crate::output::{Output, Shaping};
 use crate::runtime::Runtime;
 use futures_util::FutureExt;
 use placet_core::event::{RunStarted, TurnCompleted};
@@ -10,11 +11,12 @@ use placet_core::hosted::HostedTool;
 use placet_core::turn::Controls;
 use placet_core::{
     Billing, BoxFuture, Event, Item, Limits, ModelPrice, Price, ProviderState, RunId, SharedText, ToolChoice,
-    ToolDefinition, ToolName, Turn,
+    ToolDefinition, ToolName, Turn, TurnRequest,
 };
 use placet_models::SharedProvider;
 use placet_observe::RunResult;
 use placet_tools::{Approver, Grant, Policy, Private, Registry};
+use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use std::any::Any;
 use std::collections::HashSet;
@@ -69,6 +71,7 @@ pub struct RunBuilder {
     pub(crate) declared: Vec<Arc<ToolDefinition>>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) controls: Controls,
+    pub(crate) output: Option<Output>,
     pub(crate) limits: Limits,
     pub(crate) price: Option<Price>,
     pub(crate) rates: Option<Arc<ModelPrice>>,
@@ -120,6 +123,7 @@ impl RunBuilder {
             declared: Vec::new(),
             tool_choice: ToolChoice::Auto,
             controls: Controls::default(),
+            output: None,
             limits: Limits::default(),
             price: None,
             rates: None,
@@ -193,6 +197,18 @@ impl RunBuilder {
     /// Knobs of its turns.
     pub fn controls(mut self, controls: Controls) -> Self {
         self.controls = controls;
+        self
+    }
+
+    /// The type that its answer must have: see [`RunResult::parse`].
+    pub fn output<T: JsonSchema>(self) -> Self {
+        self.output_shape(Output::of::<T>())
+    }
+
+    /// The shape that its answer must have: the run goes on until the model gives one, and fails where it does not, once told
+    /// what is wrong as often as allowed. The answer is [`RunResult::output`]. What is streamed meanwhile may be rejected yet.
+    pub fn output_shape(mut self, output: impl Into<Option<Output>>) -> Self {
+        self.output = output.into();
         self
     }
 
@@ -274,7 +290,7 @@ impl RunBuilder {
     ///
     /// # Errors
     /// [`RuntimeError::Wiring`] with everything that is wrong, [`RuntimeError::Provider`] where it can be told without
-    /// asking that the provider cannot answer (no key, no such script), [`RuntimeError::Start`] where a capability cannot get
+    /// asking that the provider cannot answer (no key, no such script), or not in the wanted shape, [`RuntimeError::Start`] where a capability cannot get
     /// ready, [`RuntimeError::Exists`] for an id that is taken, [`RuntimeError::Store`] where the start cannot be recorded.
     pub async fn start(self) -> Result<RunHandle> {
         launch::start(self, None).await
@@ -287,7 +303,7 @@ impl RunBuilder {
     /// As [`RunBuilder::start`].
     pub async fn start_round(mut self, turn: Turn) -> Result<RunHandle> {
         self.extras.round_only = true;
-        let first = TurnCompleted { number: 1, turn, cost: None, omitted: Vec::new(), took_ms: 0 };
+        let first = TurnCompleted { number: 1, turn, cost: None, billed: None, omitted: Vec::new(), took_ms: 0 };
         launch::start(self, Some(Box::new(first))).await
     }
 
@@ -321,8 +337,29 @@ impl RunBuilder {
         };
         self.check(&registry, &mut problems);
         match target {
-            Some((provider, model)) if problems.is_empty() => Ok(Plan { provider, model, registry, resumed: false }),
+            Some((provider, model)) if problems.is_empty() => {
+                let shape = self.output.as_ref().map(|output| {
+                    let request = self.request(&model, &registry);
+                    Shaping::plan(output, &*provider, &request, registry.definitions().len())
+                });
+                Ok(Plan { provider, model, registry, shape: shape.transpose()?, resumed: false })
+            }
             _ => Err(RuntimeError::Wiring { problems: Problems(problems) }),
+        }
+    }
+
+    /// The request for the first turn, without the shape that the answer must have.
+    pub(crate) fn request(&self, model: &str, registry: &Registry) -> TurnRequest {
+        TurnRequest {
+            model: model.to_owned(),
+            instructions: registry.instruct(self.instructions.as_deref()),
+            items: self.input.clone(),
+            tools: registry.definitions().iter().chain(&self.declared).cloned().collect(),
+            hosted: self.extras.hosted.clone(),
+            tool_choice: self.tool_choice.clone(),
+            controls: self.controls.clone(),
+            provider_state: self.provider_state.clone(),
+            ..TurnRequest::default()
         }
     }
 
@@ -370,6 +407,9 @@ impl RunBuilder {
             }
             _ => {}
         }
+        if let Some(problem) = self.output.as_ref().and_then(Output::problem) {
+            problems.push(format!("the schema of its output cannot be used: {problem}"));
+        }
         if self.limits.concurrency == 0 {
             problems.push("the limit of handlers at a time is 0, so no tool could ever run".to_owned());
         }
@@ -392,6 +432,7 @@ impl RunBuilder {
             hosted: self.extras.hosted_names(),
             controls: self.controls.clone(),
             tool_choice: self.tool_choice.clone(),
+            output: plan.shape.as_ref().map(|shape| Box::new(shape.spec().clone())),
             limits: self.limits.clone(),
             price: self.price,
             rates: self.rates.clone(),
@@ -407,6 +448,8 @@ pub(crate) struct Plan {
     pub(crate) provider: SharedProvider,
     pub(crate) model: String,
     pub(crate) registry: Registry,
+    /// The shape that its answer must have, and the way to it.
+    pub(crate) shape: Option<Shaping>,
     /// Whether it goes on with a run that another process began.
     pub(crate) resumed: bool,
 }

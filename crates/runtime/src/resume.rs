@@ -6,6 +6,7 @@ use crate::feed::Feed;
 use crate::handle::RunHandle;
 use crate::journal::JournalWriter;
 use crate::launch;
+use crate::output::Shaping;
 use crate::request::{Extras, Plan};
 use crate::runtime::{Runtime, Shared};
 use futures_util::FutureExt;
@@ -146,13 +147,16 @@ impl ResumeBuilder {
             return Err(RuntimeError::Wiring { problems: Problems(vec![problem]) });
         };
 
+        let shape =
+            started.output.as_ref().map(|spec| Shaping::of_record(spec, &*provider, &started.model)).transpose()?;
         provider.ready(&started.model).await?;
         let lifecycle = Lifecycle::new(&shared.env).of_run(run.clone(), self.extras.cancel.clone());
         registry.start(&lifecycle).await?;
         let taken_up = take_up(shared.clone(), &journal, state, lease, &registry);
         match taken_up.await {
             Ok(journal) => {
-                let plan = Plan { provider, model: started.model.clone(), registry, resumed: true };
+                let model = started.model.clone();
+                let plan = Plan { provider, model, registry, shape, resumed: true };
                 Ok(launch::go_on(shared, Arc::new(journal), started, plan, self.extras, lifecycle))
             }
             Err(error) => {

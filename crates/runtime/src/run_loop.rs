@@ -6,17 +6,19 @@
 use crate::answers;
 use crate::error::{Result, RuntimeError};
 use crate::journal::JournalWriter;
+use crate::output::{Shaping, shaping};
 use crate::steps::{self, Situation, Step, Stop};
 use crate::turn::{self, TurnWatcher};
-use placet_core::event::{EventBody, RequestStarted, RunCompleted, RunFailed, RunStarted, TurnCompleted};
+use placet_core::event::{EventBody, RequestStarted, RunCompleted, RunEnd, RunFailed, RunStarted, TurnCompleted};
 use placet_core::hosted::HostedTool;
+use placet_core::output::OutputFallback;
 use placet_core::{
-    Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, ProviderError, Redactor, ToolCall, ToolChoice,
-    ToolDefinition, TurnRequest, Usage,
+    Accumulator, Diagnose, Env, ErrorKind, Money, Outcome, OutputStrategy, ProviderError, Redactor, ToolCall,
+    ToolChoice, ToolDefinition, TurnRequest, Usage,
 };
 use placet_models::{AskContext, AskObserver, SharedProvider};
 use placet_observe::{Failure, RunResult};
-use placet_tools::{CallContext, Pipeline, PipelineError, Private};
+use placet_tools::{CallContext, Pipeline, PipelineError, Private, Problem};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +33,8 @@ pub(crate) struct ActiveRun {
     pub(crate) started: Arc<RunStarted>,
     /// What the model is told of: granted tools first, then declared ones.
     pub(crate) tools: Vec<Arc<ToolDefinition>>,
+    /// The shape that its answer must have.
+    pub(crate) shape: Option<Shaping>,
     /// What the provider runs itself.
     pub(crate) hosted: Vec<HostedTool>,
     pub(crate) private: Private,
@@ -80,6 +84,8 @@ impl ActiveRun {
                 Step::Ask => self.ask().await?,
                 Step::RunRound => self.run_round().await?,
                 Step::AnswerCutRound => self.answer_open_calls(answers::turn_cut)?,
+                Step::AnswerFinalRound => self.answer_final_round()?,
+                Step::RejectOutput(problems) => self.reject(&problems)?,
             }
         }
     }
@@ -90,6 +96,7 @@ impl ActiveRun {
             time_over: self.deadline.is_some_and(|deadline| self.env.clock().steady() >= deadline),
             failure: self.broken.failure.as_ref(),
             round_only: self.round_only,
+            shape: self.shape.as_ref(),
         };
         self.journal.read(|state| steps::next(state, &self.started, &situation))
     }
@@ -97,7 +104,7 @@ impl ActiveRun {
     /// Asks for one turn. Nothing is run.
     async fn ask(&mut self) -> Result<()> {
         self.journal.commit_unless_it_can_ride().await?;
-        let (number, request) = self.journal.read(|state| {
+        let (number, request, strategy) = self.journal.read(|state| {
             let tool_choice = match &self.started.tool_choice {
                 choice if choice.is_forced() && state.rounds() > 0 => ToolChoice::Auto,
                 choice => choice.clone(),
@@ -113,7 +120,14 @@ impl ActiveRun {
                 provider_state: state.provider_state().cloned(),
                 ..TurnRequest::default()
             };
-            (state.turns() + 1, Arc::new(request))
+            let (strategy, misses) = (state.strategy(), state.rejected().len());
+            let request = match (&self.shape, strategy) {
+                (Some(shape), Some(strategy)) => {
+                    shape.shaped(request, self.pipeline.registry().definitions().len(), strategy, misses)
+                }
+                _ => request,
+            };
+            (state.turns() + 1, Arc::new(request), strategy)
         });
         let provider = self.provider.id().clone();
         self.journal.live(EventBody::RequestStarted(RequestStarted {
@@ -151,22 +165,68 @@ impl ActiveRun {
         };
         let untried = std::mem::replace(&mut self.untried, false);
         match finished {
-            Ok(turn) => self.journal.append(EventBody::TurnCompleted(Box::new(TurnCompleted {
-                number,
-                cost: self.cost(turn.usage, turn.service_tier.as_deref()),
-                turn,
-                omitted: watcher.omitted(),
-                took_ms: millis(self.env.clock().steady().saturating_sub(began)),
-            }))),
+            Ok(turn) => {
+                let cost = self.cost(turn.usage, turn.service_tier.as_deref());
+                self.journal.append(EventBody::TurnCompleted(Box::new(TurnCompleted {
+                    number,
+                    cost,
+                    billed: self.journal.read(|state| state.billed_for(&turn, cost)),
+                    turn,
+                    omitted: watcher.omitted(),
+                    took_ms: millis(self.env.clock().steady().saturating_sub(began)),
+                })))
+            }
             Err(error) if untried && is_of_this_place(&error) => {
                 self.journal.commit().await?;
                 Err(RuntimeError::Provider(self.redacted(told_whole(error))))
             }
             Err(error) => {
+                if let Some((from, to)) = self.other_way(strategy, &error).filter(|_| text.is_empty()) {
+                    let because = self.redacted(error).message;
+                    return self.journal.append(EventBody::OutputFallback(OutputFallback { from, to, because }));
+                }
                 self.broken = Broken { text: said(text), usage, failure: Some(self.failure(error)) };
                 Ok(())
             }
         }
+    }
+
+    /// The way to the shape that is taken in place of one which the provider refused.
+    fn other_way(
+        &self,
+        strategy: Option<OutputStrategy>,
+        error: &ProviderError,
+    ) -> Option<(OutputStrategy, OutputStrategy)> {
+        let (shape, from) = (self.shape.as_ref()?, strategy?);
+        Some((from, shape.fallback(from, error)?))
+    }
+
+    /// Notes that the answer does not have the wanted shape; what is to come of it is the next step.
+    fn reject(&self, problems: &[Problem]) -> Result<()> {
+        let Some(shape) = &self.shape else { return Ok(()) };
+        let (turn, before, strategy) = self
+            .journal
+            .read(|state| (state.turns(), state.rejected().len(), state.strategy().unwrap_or(shape.spec().strategy)));
+        let again = before < usize::try_from(shape.spec().repairs).unwrap_or(usize::MAX);
+        let id = again.then(|| self.env.new_id());
+        let rejected = shaping::rejected(turn, shaping::said(problems), id, strategy);
+        self.journal.append(EventBody::OutputRejected(rejected))
+    }
+
+    /// Answers the calls of a round in which the answer was submitted: no capability sees any of them.
+    fn answer_final_round(&self) -> Result<()> {
+        let answers = self.journal.read(|state| {
+            let (shape, round, strategy) = (self.shape.as_ref()?, state.round()?, state.strategy()?);
+            let calls: Vec<&ToolCall> = round.calls.iter().map(|call| &call.call).collect();
+            let outcomes = shape.answers(&calls, strategy)?;
+            let open = round.calls.iter().zip(outcomes).filter(|(call, _)| call.result.is_none());
+            Some(open.map(|(call, outcome)| (call.call.clone(), outcome)).collect::<Vec<_>>())
+        });
+        for (call, outcome) in answers.unwrap_or_default() {
+            self.journal.request(&call.id, self.pipeline.registry())?;
+            self.journal.answer(&call, self.pipeline.registry().capability_of(&call.name).cloned(), outcome)?;
+        }
+        Ok(())
     }
 
     /// Runs the calls of the round that are not answered yet, all of them through the pipeline.
@@ -239,10 +299,28 @@ impl ActiveRun {
             sold = sold.and_then(|sum| Some(sum + billing?.of_turn(&usage, None)?));
         }
         let billed = billing.and_then(|billing| billing.of_run(sold, cost));
-        self.journal.append(match stop {
-            Stop::End(end, detail) => {
-                EventBody::RunCompleted(RunCompleted { end, detail, usage: used, cost, billed, turns, rounds, partial })
+        let (stop, output) = match stop {
+            Stop::Output(answer) => (Stop::End(RunEnd::Completed, None), Some(answer)),
+            // It may quote what the model wrote.
+            Stop::Fail(failure) if failure.kind == ErrorKind::OutputMismatch => {
+                let message = self.redactor.redact_text(&failure.message).into_owned();
+                (Stop::Fail(Failure { message, ..failure }), None)
             }
+            other => (other, None),
+        };
+        self.journal.append(match stop {
+            Stop::Output(_) => return Err(RuntimeError::internal("an answer was put down twice")),
+            Stop::End(end, detail) => EventBody::RunCompleted(RunCompleted {
+                end,
+                detail,
+                usage: used,
+                cost,
+                billed,
+                output,
+                turns,
+                rounds,
+                partial,
+            }),
             Stop::Fail(Failure { kind, message, hints, retry_after_ms }) => EventBody::RunFailed(RunFailed {
                 kind,
                 message,

@@ -1,8 +1,11 @@
 //! What a run does next: a function of its state and of what has happened around it.
 
+use crate::output::Shaping;
 use placet_core::event::{RunEnd, RunStarted};
-use placet_core::{ErrorKind, StopReason};
+use placet_core::{ErrorKind, OutputStrategy, StopReason, ToolCall};
 use placet_observe::{Failure, Round, RunState};
+use placet_tools::Problem;
+use serde_json::Value;
 
 /// What a run does next.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +16,10 @@ pub(crate) enum Step {
     RunRound,
     /// Answer the calls of a cut turn without running them.
     AnswerCutRound,
+    /// Answer the calls of a round in which the answer was submitted, without running the others.
+    AnswerFinalRound,
+    /// Note that the answer does not have the wanted shape.
+    RejectOutput(Vec<Problem>),
     /// End.
     End(Stop),
 }
@@ -22,6 +29,8 @@ pub(crate) enum Step {
 pub(crate) enum Stop {
     /// As it should, or at a limit.
     End(RunEnd, Option<String>),
+    /// With an answer of the wanted shape.
+    Output(Value),
     /// With an error.
     Fail(Failure),
 }
@@ -34,11 +43,29 @@ pub(crate) struct Situation<'a> {
     /// Whether the run ends once the calls of its first turn are answered.
     pub(crate) round_only: bool,
     pub(crate) failure: Option<&'a Failure>,
+    /// The wanted shape, where there is one.
+    pub(crate) shape: Option<&'a Shaping>,
+}
+
+impl<'a> Situation<'a> {
+    /// The wanted shape, and how the model is brought to it now.
+    fn wanted(&self, state: &RunState) -> Option<(&'a Shaping, OutputStrategy)> {
+        Some((self.shape?, state.strategy()?))
+    }
 }
 
 impl Stop {
     fn limit(detail: impl Into<String>) -> Self {
         Stop::End(RunEnd::LimitReached, Some(detail.into()))
+    }
+
+    fn mismatch(problems: &[String]) -> Self {
+        Stop::Fail(Failure {
+            kind: ErrorKind::OutputMismatch,
+            message: format!("the model's answer does not have the wanted shape: {}", problems.join("; ")),
+            hints: vec!["The answer is kept as the run's text.".to_owned()],
+            retry_after_ms: None,
+        })
     }
 
     pub(crate) fn internal(message: String) -> Self {
@@ -51,6 +78,7 @@ impl Stop {
             Stop::End(RunEnd::HandedBack, _) => None,
             Stop::End(RunEnd::Cancelled, _) => Some("the run was cancelled".to_owned()),
             Stop::End(_, detail) => Some(detail.clone().unwrap_or_else(|| "the run has ended".to_owned())),
+            Stop::Output(_) => Some("the run has its answer".to_owned()),
             Stop::Fail(_) => Some("the run has failed".to_owned()),
         }
     }
@@ -64,9 +92,24 @@ pub(crate) fn next(state: &RunState, started: &RunStarted, situation: &Situation
     if situation.cancelled {
         return Step::End(Stop::End(RunEnd::Cancelled, None));
     }
+    if let Some(answer) = state.submitted() {
+        return Step::End(Stop::Output(answer.clone()));
+    }
+    if let (Some(shape), Some(last)) = (situation.shape, state.rejected().last())
+        && state.rejected().len() > usize::try_from(shape.spec().repairs).unwrap_or(usize::MAX)
+    {
+        return Step::End(Stop::mismatch(&last.problems));
+    }
     let used_up = used_up(state, started, situation);
     let limits = &started.limits;
     if let Some(round) = state.round() {
+        // An answer is no round: it counts whatever limit is reached, and whoever else is asked for something beside it.
+        if let Some((shape, strategy)) = situation.wanted(state).filter(|_| !round.cut) {
+            let calls: Vec<&ToolCall> = round.calls.iter().map(|call| &call.call).collect();
+            if shape.submission(&calls, strategy).is_some() {
+                return Step::AnswerFinalRound;
+            }
+        }
         if !round.cut && belongs_to_somebody_else(round, started) {
             return Step::End(Stop::End(RunEnd::HandedBack, None));
         }
@@ -83,7 +126,7 @@ pub(crate) fn next(state: &RunState, started: &RunStarted, situation: &Situation
         return Step::End(Stop::End(RunEnd::Completed, Some("only one round was to be run".to_owned())));
     }
     if !state.turn_due() {
-        return Step::End(answered(state));
+        return answered(state, situation);
     }
     if let Some(limit) = used_up {
         return Step::End(Stop::limit(limit));
@@ -99,9 +142,10 @@ fn belongs_to_somebody_else(round: &Round, started: &RunStarted) -> bool {
     round.calls.iter().any(|call| started.declared.iter().any(|tool| tool.name == call.call.name))
 }
 
-/// How a run ends whose model asks for nothing more.
-fn answered(state: &RunState) -> Stop {
-    match state.stop() {
+/// What comes of a run whose model asks for nothing more.
+fn answered(state: &RunState, situation: &Situation<'_>) -> Step {
+    let wanted = situation.wanted(state);
+    Step::End(match state.stop() {
         Some(StopReason::MaxTokens) => Stop::limit("the model's answer was cut at its output limit"),
         Some(StopReason::ContentFilter) => Stop::Fail(Failure {
             kind: ErrorKind::ContentFiltered,
@@ -109,9 +153,19 @@ fn answered(state: &RunState) -> Stop {
             hints: vec!["What came before the cut is kept as the run's text.".to_owned()],
             retry_after_ms: None,
         }),
+        Some(StopReason::Refusal) if wanted.is_some() => Stop::Fail(Failure {
+            kind: ErrorKind::Refused,
+            message: "the model refused to answer".to_owned(),
+            hints: vec!["What it said is kept as the run's text.".to_owned()],
+            retry_after_ms: None,
+        }),
         Some(StopReason::Refusal) => Stop::End(RunEnd::Completed, Some("the model refused".to_owned())),
-        _ => Stop::End(RunEnd::Completed, None),
-    }
+        _ => match wanted.map(|(shape, strategy)| shape.judge_text(state.text(), strategy)) {
+            None => Stop::End(RunEnd::Completed, None),
+            Some(Ok(answer)) => Stop::Output(answer),
+            Some(Err(problems)) => return Step::RejectOutput(problems),
+        },
+    })
 }
 
 /// The limit of time, tokens or money that is reached, in a sentence. A limit that cannot be watched counts as reached.

@@ -44,6 +44,7 @@ impl Story {
             hosted: Vec::new(),
             controls: Default::default(),
             tool_choice: Default::default(),
+            output: None,
             limits,
             price: Some(Price {
                 input: million,
@@ -88,7 +89,8 @@ impl Story {
             service_tier: None,
         };
         let cost = usage.and_then(|usage| Some(usage.cost(self.started.price.as_ref()?)));
-        let completed = TurnCompleted { number: self.state.turns() + 1, turn, cost, omitted: Vec::new(), took_ms: 0 };
+        let completed =
+            TurnCompleted { number: self.state.turns() + 1, turn, cost, billed: None, omitted: Vec::new(), took_ms: 0 };
         self.state.push(self.env.now(), &EventBody::TurnCompleted(Box::new(completed)));
         self
     }

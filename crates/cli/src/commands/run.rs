@@ -1,7 +1,7 @@
 //! `placet run` and `placet runs resume`: an agent at work.
 
 use crate::approver::TerminalApprover;
-use crate::args::{LimitArgs, ModelArgs, ResumeArgs, RunArgs};
+use crate::args::{LimitArgs, ModelArgs, OutputWay, ResumeArgs, RunArgs, ShapeArgs};
 use crate::failure::{Code, Done, Failure};
 use crate::grants::Launch;
 use crate::house::House;
@@ -11,10 +11,11 @@ use crate::output::Output;
 use crate::render::{Render, millis};
 use placet_core::event::EventBody;
 use placet_core::turn::Controls;
-use placet_core::{Cursor, Limits, Money, Price, RunId};
+use placet_core::{Cursor, Limits, Money, OutputStrategy, Price, RunId};
 use placet_models::ModelRef;
 use placet_models::probe::kept;
 use placet_observe::{Ending, events_between};
+use placet_runtime::output::Output as Shape;
 use placet_runtime::{RunHandle, RunResult, Runtime, RuntimeError};
 use placet_store::SharedStore;
 use std::future::Future;
@@ -38,6 +39,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
     let id = args.id.as_deref().map(RunId::parse).transpose();
     let id = id.map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
     let (limits, price) = limits(&args.limits)?;
+    let shape = shape(&args.shape)?;
     let mut launch = Launch::new(&args.grants)?;
     let grants = launch.grants(house)?;
     let target = models::choose(house, &args.model, price.is_none()).await?;
@@ -65,6 +67,7 @@ pub(crate) async fn run(house: &House, args: &RunArgs) -> Done {
         .run((target.provider, target.model))
         .input(question)
         .controls(controls(&args.model))
+        .output_shape(shape)
         .limits(limits)
         .price(price)
         .rates(target.rates)
@@ -244,6 +247,31 @@ fn question(given: &str) -> Result<String, Failure> {
         return Err(Failure::new(Code::Usage, "nothing was asked").hint("say what you want: placet run \"…\""));
     }
     Ok(text)
+}
+
+/// The shape that the answer must have, from a file.
+fn shape(args: &ShapeArgs) -> Result<Option<Shape>, Failure> {
+    let Some(path) = &args.output_schema else { return Ok(None) };
+    let named = path.display();
+    let wrong = |problem: String| Failure::new(Code::Usage, format!("{named} is no JSON Schema: {problem}"));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(Code::NotFound, format!("{named} cannot be read: {error}")))?;
+    let schema: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_fine = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let name: String = stem.chars().filter(is_fine).take(64).collect();
+    let shape = Shape::new(if name.is_empty() { "answer".to_owned() } else { name }, schema);
+    if let Some(problem) = shape.problem() {
+        return Err(wrong(problem.to_owned()));
+    }
+    let shape = shape.repairs(args.output_repairs);
+    Ok(Some(match args.output_strategy {
+        None => shape,
+        Some(OutputWay::ProviderNative) => shape.strategy(OutputStrategy::ProviderNative),
+        Some(OutputWay::FinalizerTool) => shape.strategy(OutputStrategy::FinalizerTool),
+        Some(OutputWay::PosthocParse) => shape.strategy(OutputStrategy::PosthocParse),
+        Some(OutputWay::PosthocParseWithRetry) => shape.strategy(OutputStrategy::PosthocParseWithRetry),
+    }))
 }
 
 fn controls(args: &ModelArgs) -> Controls {

@@ -4,8 +4,8 @@ use crate::args::RunsCommand;
 use crate::failure::{Code, Done, Failure, code_of};
 use crate::house::{House, standing};
 use crate::interrupt::Interrupts;
-use crate::output::{Tone, headline, printable};
-use crate::render::{Render, millis, plural, spent, spent_and_billed};
+use crate::output::{Tone, headline, printable, printable_json};
+use crate::render::{Render, millis, plural, spent_and_billed};
 use futures_util::{StreamExt, pin_mut};
 use placet_core::{Cursor, EventBody, Role, RunId};
 use placet_observe::{
@@ -110,7 +110,12 @@ async fn show(house: &House, given: &str) -> Done {
     output.line("");
     match &replay.result {
         Some(result) => {
-            if !result.text.is_empty() {
+            if let Some(answer) = &result.output {
+                let mut answer = answer.clone();
+                house.redactor.redact_json(&mut answer);
+                output.line(&printable_json(&serde_json::to_string_pretty(&answer).unwrap_or_default()));
+                output.line("");
+            } else if !result.text.is_empty() {
                 output.line(&safe(&result.text));
                 output.line("");
             }
@@ -140,10 +145,10 @@ fn happened(what: &Happening) -> String {
             format!("taken up again; the effect of {} is unknown", plural(interrupted.len() as u64, "call"))
         }
         Happening::Suspended { reason } => format!("waits: {reason}"),
-        Happening::Turn { turn, took_ms, stop, usage, cost, calls } => {
+        Happening::Turn { turn, took_ms, stop, usage, cost, billed, calls } => {
             let asks =
                 if *calls == 0 { String::new() } else { format!(", asks for {}", plural(*calls as u64, "call")) };
-            let used = usage.map(|usage| format!(", {}", spent(usage, *cost))).unwrap_or_default();
+            let used = usage.map(|usage| format!(", {}", spent_and_billed(usage, *cost, *billed))).unwrap_or_default();
             format!("turn {turn} ({stop}, {}{asks}{used})", millis(*took_ms))
         }
         Happening::Call { tool, capability, status, stage, reason, took_ms, .. } => {
@@ -151,6 +156,10 @@ fn happened(what: &Happening) -> String {
             let why = reason.as_ref().map(|reason| format!(" at {stage}: {reason}")).unwrap_or_default();
             format!("  {tool}{of} {status}{why} ({})", millis(*took_ms))
         }
+        Happening::Rejected { problems, .. } => {
+            format!("  rejected: it does not have the wanted shape: {}", problems.join("; "))
+        }
+        Happening::Fallback { from, to } => format!("  {from} was refused; {to} in its place"),
         Happening::Asked { question, .. } => format!("  asked a human: {question}"),
         Happening::Decided { approved, by, .. } => {
             format!("  {by} said {}", if *approved { "yes" } else { "no" })

@@ -13,4 +13,5 @@ mod offline;
 mod runs;
 mod sdk;
 mod served;
+mod shapes;
 mod wire;

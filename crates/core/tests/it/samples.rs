@@ -6,6 +6,7 @@ use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::id::IdKind;
 use placet_core::item::*;
 use placet_core::outcome::RevisionChange;
+use placet_core::output::{OutputFallback, OutputRejected};
 use placet_core::part::*;
 use placet_core::turn::*;
 use placet_core::*;
@@ -246,6 +247,17 @@ pub(crate) fn events() -> Vec<EventBody> {
             hosted: vec!["web_search".into()],
             controls: request().controls,
             tool_choice: ToolChoice::Required,
+            output: Some(Box::new(OutputSpec {
+                format: OutputFormat {
+                    name: "answer".into(),
+                    description: None,
+                    schema: Schema::empty_object(),
+                    strict: true,
+                },
+                strategy: OutputStrategy::ProviderNative,
+                fallback: Some(OutputStrategy::FinalizerTool),
+                repairs: 1,
+            })),
             limits: Limits { time_ms: Some(1000), tokens: Some(5), cost, ..Limits::default() },
             price: Some(price),
             rates: None,
@@ -261,6 +273,7 @@ pub(crate) fn events() -> Vec<EventBody> {
             usage,
             cost,
             billed: cost,
+            output: Some(json!({"n": 1})),
             turns: 9,
             rounds: 8,
             partial: None,
@@ -283,9 +296,20 @@ pub(crate) fn events() -> Vec<EventBody> {
             number: 1,
             turn: turn(),
             cost,
+            billed: cost,
             omitted: vec!["seed".into()],
             took_ms: 900,
         })),
+        EventBody::OutputRejected(OutputRejected {
+            turn: 1,
+            problems: vec!["/n: \"a\" is not of type \"integer\"".into()],
+            item: Some(items()[0].clone()),
+        }),
+        EventBody::OutputFallback(OutputFallback {
+            from: OutputStrategy::ProviderNative,
+            to: OutputStrategy::FinalizerTool,
+            because: "no such field".into(),
+        }),
         EventBody::CallRequested(Box::new(CallRequested {
             turn: id(2),
             call: call(),

@@ -9,6 +9,7 @@ mod defects;
 mod durable;
 mod inner_outer;
 mod laws;
+mod shapes;
 mod stages;
 mod support;
 mod triggers;

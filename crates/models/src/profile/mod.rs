@@ -11,7 +11,7 @@ mod request;
 mod strategies;
 
 pub use check::Checked;
-pub use strategies::OutputStrategy;
+pub use placet_core::OutputStrategy;
 
 use crate::adapter::Protocol;
 use crate::catalog::CatalogModel;

@@ -2,50 +2,8 @@
 
 use super::{Feature, FeatureSource, FeatureStatus, Profile};
 use crate::probe::ToolAnswer;
-use serde::{Deserialize, Serialize};
+use placet_core::OutputStrategy;
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// A way to an answer in a given shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputStrategy {
-    /// The provider holds the model to the schema.
-    ProviderNative,
-    /// The model calls a tool whose arguments are the answer.
-    FinalizerTool,
-    /// The answer's text is read as JSON and held against the schema.
-    PosthocParse,
-    /// As before, and the model is told what is wrong and asked again.
-    PosthocParseWithRetry,
-}
-
-impl OutputStrategy {
-    /// All of them, the surest first.
-    pub const ALL: [OutputStrategy; 4] = [
-        OutputStrategy::ProviderNative,
-        OutputStrategy::FinalizerTool,
-        OutputStrategy::PosthocParse,
-        OutputStrategy::PosthocParseWithRetry,
-    ];
-
-    /// Its word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OutputStrategy::ProviderNative => "provider_native",
-            OutputStrategy::FinalizerTool => "finalizer_tool",
-            OutputStrategy::PosthocParse => "posthoc_parse",
-            OutputStrategy::PosthocParseWithRetry => "posthoc_parse_with_retry",
-        }
-    }
-}
-
-impl fmt::Display for OutputStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 impl Profile {
     /// How each way to an answer in a given shape stands. It follows from the features: what holds the model to a schema, and

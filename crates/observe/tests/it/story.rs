@@ -55,6 +55,7 @@ impl Story {
             hosted: Vec::new(),
             controls: Default::default(),
             tool_choice: Default::default(),
+            output: None,
             limits: Limits::default(),
             price: None,
             rates: None,
@@ -102,7 +103,8 @@ impl Story {
             native: None,
             service_tier: None,
         };
-        let completed = TurnCompleted { number: self.turns, turn, cost: None, omitted: Vec::new(), took_ms: 5 };
+        let completed =
+            TurnCompleted { number: self.turns, turn, cost: None, billed: None, omitted: Vec::new(), took_ms: 5 };
         self.record(EventBody::TurnCompleted(Box::new(completed)));
     }
 
@@ -163,6 +165,7 @@ impl Story {
             usage,
             cost,
             billed: None,
+            output: None,
             turns,
             rounds,
             partial: None,

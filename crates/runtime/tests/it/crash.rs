@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Where a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kill {
+pub(crate) enum Kill {
     Never,
     Before(u64),
     After(u64),
@@ -32,7 +32,7 @@ enum Kill {
 }
 
 impl Kill {
-    fn to_text(self) -> String {
+    pub(crate) fn to_text(self) -> String {
         match self {
             Kill::Never => "never".into(),
             Kill::Before(number) => format!("before {number}"),
@@ -42,7 +42,7 @@ impl Kill {
         }
     }
 
-    fn parse(text: &str) -> Kill {
+    pub(crate) fn parse(text: &str) -> Kill {
         match text.split_once(' ') {
             Some(("before", "resumed")) => Kill::BeforeResumed,
             Some(("after", "resumed")) => Kill::AfterResumed,
@@ -65,7 +65,7 @@ impl Kill {
     }
 }
 
-struct Executioner(Kill);
+pub(crate) struct Executioner(pub(crate) Kill);
 
 impl Executioner {
     fn look(&self, point: &CommitPoint<'_>, committed: bool) {
@@ -90,16 +90,16 @@ impl JournalWitness for Executioner {
 
 /// The world outside: files that grow line by line.
 #[derive(Clone, Debug)]
-struct Outside(PathBuf);
+pub(crate) struct Outside(pub(crate) PathBuf);
 
 impl Outside {
-    fn append(&self, file: &str, line: &str) {
+    pub(crate) fn append(&self, file: &str, line: &str) {
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(self.0.join(file)).unwrap();
         file.write_all(format!("{line}\n").as_bytes()).unwrap();
         file.sync_all().unwrap();
     }
 
-    fn lines(&self, file: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, file: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join(file)).unwrap_or_default();
         text.lines().map(ToOwned::to_owned).collect()
     }
@@ -115,7 +115,7 @@ impl Outside {
     }
 }
 
-fn lab(outside: &Outside) -> PlainCapability {
+pub(crate) fn lab(outside: &Outside) -> PlainCapability {
     let bound = |name: &'static str, effect: Effect| {
         let outside = outside.clone();
         tool(name, "Does something outside.", move |_: placet_tools::NoArguments, cx| {
@@ -189,7 +189,7 @@ fn run_id() -> RunId {
     RunId::parse("run_crash").unwrap()
 }
 
-fn open(folder: &Path) -> SharedStore {
+pub(crate) fn open(folder: &Path) -> SharedStore {
     let env = Env::system();
     Arc::new(SqliteStore::open(folder.join("store.sqlite"), SqliteOptions::new(env.clock().clone())).unwrap())
 }

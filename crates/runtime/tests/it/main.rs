@@ -13,5 +13,8 @@ mod crash;
 mod flaky;
 mod live;
 mod loop_rules;
+mod output;
+mod output_crash;
+mod price;
 mod resume;
 mod support;

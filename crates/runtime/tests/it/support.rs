@@ -4,7 +4,9 @@ use placet_core::env::{ManualClock, ManualHandle};
 use placet_core::event::EventBody;
 use placet_core::{Effect, Env, Event, ItemBody, ProviderId, RunId, Timestamp, ToolResult};
 use placet_models::scripted::{Follow, Script, ScriptTurn, ScriptedModel};
-use placet_models::{AskContext, ModelListing, ModelProvider, SharedProvider, TurnStream};
+use placet_models::{
+    AdapterOptions, AskContext, Lookup, ModelListing, ModelProvider, Profile, SharedProvider, TurnStream,
+};
 use placet_observe::{Journal, RunResult, replay, verify};
 use placet_runtime::{Runtime, RuntimeBuilder};
 use placet_store::{MemoryStore, SharedStore, Tenant};
@@ -141,4 +143,57 @@ pub(crate) fn text_of(events: &[Arc<Event>]) -> String {
         _ => None,
     });
     texts.collect()
+}
+
+/// What a model of some provider can, as its adapter has it.
+pub(crate) fn profile_of(provider: &str, model: &str) -> Arc<Profile> {
+    let none: Lookup = Arc::new(|_| None);
+    let vendor = placet_models::vendor::vendor(provider).unwrap();
+    Arc::new(AdapterOptions::of_vendor(vendor, &none).unwrap().profile(model))
+}
+
+/// A scripted model that can what another one can, and is held to it as by an adapter.
+#[derive(Debug)]
+pub(crate) struct Knowing {
+    pub(crate) script: Arc<ScriptedModel>,
+    pub(crate) profile: Option<Arc<Profile>>,
+    /// Whether its server refuses a schema that is sent with a request.
+    pub(crate) refuses_schemas: bool,
+}
+
+impl Knowing {
+    pub(crate) fn like(provider: &str, model: &str, turns: Vec<ScriptTurn>) -> Arc<Self> {
+        let profile = Some(profile_of(provider, model));
+        Arc::new(Knowing { script: scripted(turns), profile, refuses_schemas: false })
+    }
+}
+
+#[async_trait::async_trait]
+impl ModelProvider for Knowing {
+    fn id(&self) -> &ProviderId {
+        self.script.id()
+    }
+
+    async fn ask(
+        &self,
+        request: Arc<placet_core::TurnRequest>,
+        context: AskContext,
+    ) -> Result<TurnStream, placet_core::ProviderError> {
+        if let Some(profile) = &self.profile {
+            profile.check(&request)?;
+        }
+        if self.refuses_schemas && request.output.is_some() {
+            let kind = placet_core::ErrorKind::InvalidRequest;
+            return Err(placet_core::ProviderError::new(kind, self.id().clone(), "unknown field `response_format`"));
+        }
+        self.script.ask(request, context).await
+    }
+
+    fn profile(&self, _: &str) -> Option<Arc<Profile>> {
+        self.profile.clone()
+    }
+
+    async fn models(&self, _context: AskContext) -> Result<Vec<ModelListing>, placet_core::ProviderError> {
+        Ok(Vec::new())
+    }
 }

@@ -4,7 +4,7 @@ use super::InvalidSchema;
 use jsonschema::error::ValidationErrorKind;
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// How many problems of one value are told.
 const PROBLEMS: usize = 16;
@@ -20,6 +20,15 @@ pub struct Problem {
     pub path: String,
     /// What was expected and what arrived.
     pub problem: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.problem),
+            path => write!(f, "{path}: {}", self.problem),
+        }
+    }
 }
 
 /// A compiled JSON Schema (drafts 2020-12, which is the default, and 7; older ones where `$schema` names them).
