@@ -36,6 +36,25 @@
 //! # }
 //! ```
 //!
+//! An answer can be a value of a type. It is held to the type's schema, whatever the model at hand can; one that misses it is
+//! told what is wrong and asked again, and what fails says why:
+//!
+//! ```
+//! use placet::test::{Bench, Script, ScriptTurn};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Count { files: u32 }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let bench = Bench::new(Script::new([ScriptTurn::text("Two, I think."), ScriptTurn::text(r#"{"files": 2}"#)]));
+//! let result = bench.run("How many files are there?").output::<Count>().await?;
+//! assert_eq!(result.parse::<Count>()?.files, 2);
+//! assert_eq!(result.rejected[0].problems.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Where things are
 //!
 //! | module | holds |
@@ -73,7 +92,7 @@ pub mod test;
 
 pub use placet_core::{Effect, Env, Event, EventBody, Item, Limits, Origin, Redactor, RunId, Secret, ToolDefinition};
 pub use placet_models::ModelProvider;
-pub use placet_runtime::{Ending, Output, OutputError, RunHandle, RunResult, Runtime, RuntimeError};
+pub use placet_runtime::{Ending, Output, OutputError, RunBuilder, RunHandle, RunResult, Runtime, RuntimeError};
 pub use placet_store::MemoryStore;
 pub use placet_tools::{Capability, Grant, ToolContext, ToolError, ToolOutput, ToolSet, capability, tool};
 

@@ -21,7 +21,10 @@ fn only_the_answer_goes_to_standard_output_and_it_is_json() {
     assert!(ran.err.contains("does not have the wanted shape: it is not JSON"), "{ran:#?}");
     let run = bench.last_run();
     let shown = bench.placet(&["runs", "show", &run]).done();
-    assert!(shown.out.contains("rejected: it does not have the wanted shape") && shown.out.contains("\"n\": 2"), "{shown:#?}");
+    assert!(
+        shown.out.contains("rejected: it does not have the wanted shape") && shown.out.contains("\"n\": 2"),
+        "{shown:#?}"
+    );
     assert_eq!(bench.placet(&["runs", "replay", &run]).done().out, ran.out);
     let replay = &bench.placet(&["--json", "runs", "show", &run]).done().json()[0];
     assert_eq!(replay["result"]["output"], json!({"n": 2}));

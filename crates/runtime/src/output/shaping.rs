@@ -271,7 +271,7 @@ impl Shaping {
     /// What is wrong with it.
     pub fn judge_text(&self, text: &str, strategy: OutputStrategy) -> Result<Value, Vec<Problem>> {
         match json_in(text) {
-            Some(value) => self.fit(value, strategy),
+            Some(value) => self.fit(value, strategy, false),
             None if strategy == OutputStrategy::FinalizerTool => {
                 Err(whole(format!("it is a text; submit it by calling the tool {FINAL_TOOL}")))
             }
@@ -292,7 +292,7 @@ impl Shaping {
         let mut judged = submitted.map(|call| {
             let arguments = serde_json::from_str::<Value>(call.arguments.as_text());
             let value = arguments.map_err(|error| whole(format!("it is not JSON: {error}")));
-            (*call, value.and_then(|value| self.fit(value, strategy)))
+            (*call, value.and_then(|value| self.fit(value, strategy, true)))
         });
         let first = judged.next()?;
         match first.1 {
@@ -361,8 +361,8 @@ impl Shaping {
 
     /// An answer held to the schema. Fields that may be missing and came as null, for the provider's form of the schema has
     /// it so, are taken out.
-    fn fit(&self, value: Value, strategy: OutputStrategy) -> Result<Value, Vec<Problem>> {
-        if strategy != OutputStrategy::FinalizerTool && self.0.validator.is_valid(&value) {
+    fn fit(&self, value: Value, strategy: OutputStrategy, called: bool) -> Result<Value, Vec<Problem>> {
+        if !called && self.0.validator.is_valid(&value) {
             return Ok(value);
         }
         let inner = match &value {
@@ -372,7 +372,7 @@ impl Shaping {
         if let Some(inner) = inner {
             return self.fit_bare(inner.clone(), strategy);
         }
-        if self.0.wrapped && strategy == OutputStrategy::FinalizerTool {
+        if self.0.wrapped && called {
             return Err(whole(format!("expected one field {:?}, which has the answer", form::FIELD)));
         }
         self.fit_bare(value, strategy)

@@ -422,6 +422,10 @@ async fn a_shape_that_is_no_object_goes_out_as_a_field_of_one() {
     let result = called.end(called.run().output_shape(list())).await;
     assert_eq!(result.parse::<Vec<i64>>().unwrap(), [1, 2]);
 
+    let said = scene(CALLS_TOOLS, vec![says(json!([1, 2]))]);
+    let result = said.end(said.run().output_shape(list())).await;
+    assert_eq!(result.parse::<Vec<i64>>().unwrap(), [1, 2], "what was said in place of a call");
+
     let told = scene(None, vec![says(json!([1, 2]))]);
     let result = told.end(told.run().output_shape(list().strategy(OutputStrategy::PosthocParse))).await;
     assert_eq!(result.parse::<Vec<i64>>().unwrap(), [1, 2]);
