@@ -29,7 +29,7 @@ fn the_finalizer_may_be_called_wherever_some_tools_may_and_forces_nobody_who_is_
     let shaped = |choice, misses| shape.shaped(request(choice), 1, OutputStrategy::FinalizerTool, misses);
     let names = |request: &TurnRequest| request.tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(&shaped(ToolChoice::Auto, 0)), ["own", FINAL_TOOL, "outer"]);
-    let some = ToolChoice::Allowed(AllowedTools { names: vec!["own".into()], required: true });
+    let some = ToolChoice::Allowed(AllowedTools { names: vec!["own".into()], required: true, hosted: false });
     let ToolChoice::Allowed(allowed) = shaped(some, 0).tool_choice else { panic!("some tools are allowed") };
     assert_eq!(allowed.names, [ToolName::from("own"), FINAL_TOOL.into()]);
     assert_eq!(shaped(ToolChoice::Tool("own".into()), 1).tool_choice, ToolChoice::Tool("own".into()));
