@@ -185,13 +185,22 @@ pub(crate) fn answer_head(
     account: &Account,
     decoded: &DecodedRequest,
 ) -> AnswerHead {
+    // A client of either of OpenAI's protocols wants calls of tools that take a text as such.
+    let takes_texts = |tool: &Arc<placet_core::ToolDefinition>| {
+        tool.native.as_ref().is_some_and(|native| native.value["type"] == "custom")
+    };
+    let repeats = match speech {
+        Speech::OpenaiResponses => true,
+        Speech::OpenaiChat => decoded.request.tools.iter().any(takes_texts),
+        _ => false,
+    };
     AnswerHead {
         id: answer_id(speech, account.id.as_str()),
         model: account.model.as_deref().unwrap_or(&account.route.name).to_owned(),
         created: u64::try_from(gateway.env.now().as_millis() / 1000).unwrap_or(0),
         provider: nobody(),
         stream_usage: decoded.stream_usage,
-        request: (speech == Speech::OpenaiResponses).then(|| decoded.body.as_value().clone()),
+        request: repeats.then(|| decoded.body.as_value().clone()),
     }
 }
 

@@ -78,6 +78,9 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("hosted_call", Class::State),
     ("artifact", Class::Hint),
     ("native_item", Class::State),
+    ("native_item.foreign", Class::Content),
+    // A text of a provider's that stands for what was said before.
+    ("native_item.summary", Class::Content),
     // Parts of a message.
     ("text.cache", Class::Hint),
     ("text.native", Class::State),
@@ -95,18 +98,25 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("file.url", Class::Content),
     ("file.provider_file", Class::Content),
     ("file.name", Class::Hint),
-    ("native_part", Class::State),
+    // What a user or a tool said in its provider's words. Another provider's are read where there are words for it, else refused.
+    ("native_part", Class::Content),
+    ("native_part.foreign", Class::Content),
+    ("search_result", Class::Content),
+    ("document.blocks", Class::Content),
+    ("file.context", Class::Content),
     // Tools and their choice.
     ("tool", Class::Content),
     ("tool.strict", Class::Hint),
     ("tool.cache", Class::Hint),
     ("tool.native", Class::State),
     ("tool.allowed_callers", Class::Restriction),
+    ("tool.grammar", Class::Constraint),
     ("tool_choice.required", Class::Constraint),
     ("tool_choice.none", Class::Constraint),
     ("tool_choice.tool", Class::Constraint),
     ("tool_choice.allowed", Class::Constraint),
     ("tool_choice.allowed_required", Class::Constraint),
+    ("tool_choice.validated", Class::Constraint),
     ("parallel_tool_calls.true", Class::Hint),
     ("parallel_tool_calls.false", Class::Constraint),
     // Controls.
@@ -147,7 +157,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     // The shape of the answer.
     ("output.strict", Class::Constraint),
     ("output.loose", Class::Hint),
-    ("output.any_object", Class::Hint),
+    ("output.any_object", Class::Constraint),
     ("output.description", Class::Hint),
     ("provider_state", Class::State),
     // What the items of the request follow, where they are not the whole conversation.
@@ -193,6 +203,10 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("native.modelArmorConfig", Class::Restriction),
     ("native.prompt", Class::Content),
     ("native.thread", Class::Content),
+    ("native.n", Class::Constraint),
+    ("native.audio", Class::Constraint),
+    ("native.response_format", Class::Constraint),
+    ("native.generationConfig.responseMimeType", Class::Constraint),
 ];
 
 /// The class of a field; `None` where there is no such field.

@@ -10,12 +10,16 @@ use placet_core::{ErrorKind, ProviderError, ProviderId, TurnRequest};
 use serde_json::{Map, Value};
 
 /// Fields of a request, by their name on the wire, that are more than a hint, and what they say.
-const REQUEST: [(&str, &str); 5] = [
+const REQUEST: [(&str, &str); 9] = [
     ("inference_geo", "where the work may be done is for its own provider to keep"),
     ("modelArmorConfig", "what is to be filtered is for its own provider to keep"),
     ("prompt", "the words that it stands for are kept by its own provider"),
     ("thread", "the conversation that it stands for is kept by its own provider"),
     ("tool_choice", "a tool of its own provider cannot be asked for elsewhere"),
+    ("output_format", "the shape of the answer is in another protocol's words"),
+    ("outputConfig", "the shape of the answer is in another protocol's words"),
+    ("continuationToken", "the answer that goes on is kept by its own provider"),
+    ("cachedContent", "the content that it stands for is kept by its own provider"),
 ];
 
 /// Fields of a state that stand for a conversation which a provider holds.
@@ -78,7 +82,7 @@ fn restriction(fields: &Map<String, Value>) -> Option<&str> {
 }
 
 /// `global` is anywhere.
-fn says_something(value: &Value) -> bool {
+pub(crate) fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::String(text) => !text.is_empty() && text != "global",
@@ -88,7 +92,7 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-fn unsupported(provider: &ProviderId, field: &str, why: &str) -> ProviderError {
+pub(crate) fn unsupported(provider: &ProviderId, field: &str, why: &str) -> ProviderError {
     ProviderError::new(ErrorKind::Unsupported, provider.clone(), format!("it cannot take `{field}`: {why}"))
         .with_hint("nothing was sent; leave it out, or use a model that can take it")
 }
@@ -139,7 +143,7 @@ mod tests {
             // Who may call it directly may do so anywhere, and nobody else will.
             let (_, omitted) =
                 through(Protocol::AnthropicMessages, to, &tool(json!(["direct", "code_execution_20260120"]))).unwrap();
-            assert_eq!(omitted, ["tool.native"], "{to}");
+            assert_eq!(omitted, ["tool.native.allowed_callers", "tool.native.defer_loading"], "{to}");
         }
         let own = tool(json!(["code_execution_20260120"]));
         let (body, omitted) = through(Protocol::AnthropicMessages, Protocol::AnthropicMessages, &own).unwrap();
@@ -163,7 +167,7 @@ mod tests {
             let refused = through(Protocol::AnthropicMessages, to, &asked).unwrap_err();
             assert!(refused.contains("`hosted.web_search.allowed_callers`"), "{to}: {refused}");
             let (_, omitted) = through(Protocol::AnthropicMessages, to, &search(json!(["direct"]))).unwrap();
-            assert_eq!(omitted, ["native"], "{to}");
+            assert_eq!(omitted, ["hosted.web_search.allowed_callers"], "{to}");
         }
         // The words of another provider for who may call a tool mean nothing here.
         let programs = |callers: Value| json!({"model": "m", "input": "a", "tools": [{"type": "web_search", "allowed_callers": callers}]});
@@ -185,7 +189,7 @@ mod tests {
             assert!(refused.contains("`native.inference_geo`"), "{to}: {refused}");
             let (_, omitted) =
                 through(Protocol::AnthropicMessages, to, &anthropic(json!({"inference_geo": "global"}))).unwrap();
-            assert_eq!(omitted, ["native"], "{to}");
+            assert_eq!(omitted, ["native.inference_geo"], "{to}");
         }
         let stored = json!({"model": "m", "input": "a", "prompt": {"id": "pmpt_1"}});
         for to in others(Protocol::OpenaiResponses) {

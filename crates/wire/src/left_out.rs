@@ -4,13 +4,15 @@
 //! of another provider counts as kept where an envelope in what was written holds it.
 
 use crate::encoded::{Omission, Omissions};
+use crate::further::is_further;
 use crate::names::Names;
 use crate::protocol::Protocol;
-use crate::{AnswerHead, envelope, gemini};
+use crate::{AnswerHead, envelope, gemini, shown};
 use placet_core::env::ManualClock;
 use placet_core::part::{Media, Native};
-use placet_core::{Accumulator, Env, ItemBody, Part, Timestamp, Turn, Usage};
+use placet_core::{Accumulator, Env, Item, ItemBody, Part, Timestamp, Turn, Usage};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 const NO_PLACE: &str = "an answer of this protocol has no place for it";
 const OTHER_WORDS: &str = "this protocol has no word for it";
@@ -49,6 +51,14 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
         if !is_kept {
             found.add(what, NO_PLACE);
         }
+    }
+    let further = |turn: &Turn| {
+        let is_one = |item: &&Arc<Item>| matches!(&item.body, ItemBody::Native(native) if is_further(native));
+        turn.items.iter().filter(is_one).count()
+    };
+    let has_several = matches!(protocol, Protocol::OpenaiChat | Protocol::Gemini);
+    if further(turn) > 0 && !(has_several && further(&again) == further(turn)) {
+        found.add("further answers", "an answer of this protocol is only one");
     }
     let mut envelopes = Vec::new();
     open_all(&written, &mut envelopes);
@@ -114,6 +124,9 @@ impl Content {
                     content.calls.push((call.name.as_str().to_owned(), call.arguments.parse().ok()));
                 }
                 ItemBody::Artifact(artifact) => content.media.extend(source(&artifact.media)),
+                ItemBody::HostedCall(call) => {
+                    content.media.extend(shown::made(call).as_ref().and_then(source));
+                }
                 _ => {}
             }
         }
@@ -146,6 +159,7 @@ fn states(turn: &Turn) -> Vec<(&'static str, &Native)> {
                 states.extend(reasoning.native.iter().map(|native| ("state of thinking", native)));
             }
             ItemBody::ToolCall(call) => states.extend(call.native.iter().map(|native| ("state of a call", native))),
+            ItemBody::Native(native) if is_further(native) => {}
             ItemBody::Native(native) => states.push(("an item in its provider's words", native)),
             _ => {}
         }

@@ -16,12 +16,14 @@
 
 mod answer;
 pub mod anthropic_messages;
+mod carry;
 mod citations;
 mod encoded;
 pub mod envelope;
 mod failure;
 pub mod fields;
 mod foreign;
+mod further;
 pub mod gemini;
 pub mod inspect;
 mod json;
@@ -38,6 +40,7 @@ pub mod protocol;
 mod reading;
 mod request;
 pub mod schema;
+mod shown;
 pub mod sse;
 mod stopped;
 mod surrogates;

@@ -41,6 +41,7 @@ pub use embeddings::{
 pub use encode::{encode_request, encode_request_onto};
 pub use errors::{encode_error, encode_error_event};
 pub use events::{EventEncoder, encode_events};
+pub(crate) use media::read_url as media_of;
 pub use models::{decode_models, decode_page, encode_models};
 pub use request::decode_request;
 pub use response::encode_response;
@@ -110,6 +111,8 @@ pub struct Dialect {
     pub audio: bool,
     /// Whether it takes documents.
     pub files: bool,
+    /// Whether it knows tools that take a text, and hold a model to a grammar. Where not, they are tools with one text.
+    pub custom_tools: bool,
 }
 
 impl Dialect {
@@ -146,6 +149,7 @@ impl Dialect {
             images: true,
             audio: true,
             files: true,
+            custom_tools: true,
         }
     }
 }

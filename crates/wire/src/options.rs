@@ -223,10 +223,11 @@ mod tests {
             through(OpenaiResponses, Gemini, json!({"type": "web_search", "external_web_access": true})).unwrap();
         assert_eq!(tool, json!({"googleSearch": {}}));
         assert_eq!(omitted, ["hosted.web_search.external_web_access"]);
-        // Those of Anthropic's tools are state of the request, which is told as a whole.
+        // Those of Anthropic's tools are state of the request.
         let searching = json!({"type": "web_search_20260209", "name": "web_search", "response_inclusion": "full"});
+        let told = vec!["hosted.web_search.response_inclusion".to_owned()];
         for (to, wanted) in [(OpenaiResponses, json!({"type": "web_search"})), (Gemini, json!({"googleSearch": {}}))] {
-            assert_eq!(through(AnthropicMessages, to, searching.clone()).unwrap(), (wanted, vec!["native".to_owned()]));
+            assert_eq!(through(AnthropicMessages, to, searching.clone()).unwrap(), (wanted, told.clone()));
         }
         let timely = json!({"googleSearch": {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}}});
         let (tool, omitted) = through(Gemini, OpenaiResponses, timely.clone()).unwrap();

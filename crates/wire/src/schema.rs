@@ -4,8 +4,11 @@
 //! of the target is an error, never left out. Notes for readers (titles, descriptions, examples) are no such thing.
 
 mod openapi;
+mod output;
 
 pub use openapi::{from_openapi, to_openapi};
+pub use output::fits_strict;
+pub(crate) use output::{lost_reference, to_anthropic, without_google};
 
 use serde_json::{Map, Value};
 use std::borrow::Cow;

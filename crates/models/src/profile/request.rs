@@ -3,7 +3,7 @@
 use placet_core::hosted::HostedTool;
 use placet_core::part::{Media, MediaSource};
 use placet_core::turn::{CacheStrategy, StateMode};
-use placet_core::{Item, ItemBody, Part, Role, ToolChoice, TurnRequest};
+use placet_core::{Item, ItemBody, Part, Role, Schema, ToolChoice, TurnRequest};
 use std::sync::Arc;
 
 /// Whether a request uses a field, or one that is within it.
@@ -238,7 +238,13 @@ pub(super) fn leave_out(request: &mut TurnRequest, field: &str) -> bool {
                 cache.ttl = None;
             }
         }
-        "output.loose" | "output.any_object" => request.output = None,
+        // Which JSON the answer is may be left open; that it is JSON may not.
+        "output.loose" => {
+            if let Some(output) = &mut request.output {
+                output.schema = Schema::new(serde_json::json!({"type": "object"}));
+                output.description = None;
+            }
+        }
         "tool.strict" => {
             for tool in &mut request.tools {
                 if tool.strict.is_some() {

@@ -147,7 +147,7 @@ pub enum Quirk {
     /// It takes no `top_k`.
     NoTopK,
     /// It knows none of the fields that OpenAI alone has: verbosity, tiers, metadata, cache keys and marks, searching the web,
-    /// a choice among some tools, answers that are more than text.
+    /// a choice among some tools, tools that take a text, answers that are more than text.
     NoOwnFields,
     /// Marks of its cache are written as Anthropic writes them.
     CacheControlMarks,
@@ -215,6 +215,7 @@ impl Quirk {
                 dialect.web_search = false;
                 dialect.modalities = false;
                 dialect.allowed_tools = false;
+                dialect.custom_tools = false;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Thinking;
 use super::encode::Encoder;
+use crate::schema::to_anthropic;
 use placet_core::turn::{Controls, StateMode};
 use placet_core::{ProviderError, TurnRequest};
 use serde_json::{Map, Value, json};
@@ -43,18 +44,21 @@ impl Encoder<'_> {
         fields: &mut Map<String, Value>,
     ) -> Result<(), ProviderError> {
         let Some(output) = &request.output else { return Ok(()) };
-        if !self.dialect.structured_output {
-            if output.strict {
-                return Err(self.refusal().of("output.strict", "this model is held to no schema"));
-            }
-            self.omitted.add("output.loose", "this model is held to no schema");
-            return Ok(());
-        }
         let schema = output.schema.as_value();
         let says_nothing = schema.as_object().is_some_and(|schema| schema.keys().all(|key| key == "type"));
+        let field = if output.strict { "output.strict" } else { "output.loose" };
+        // An answer that is to be JSON is more than a hint, whatever its schema is.
         if !output.strict && says_nothing {
-            self.omitted.add("output.any_object", "the provider takes a whole schema only");
-            return Ok(());
+            let why = "the provider takes a whole schema only, and has no word for any object";
+            return Err(self.refusal().of("output.any_object", why));
+        }
+        if !self.dialect.structured_output {
+            return Err(self.refusal().of(field, "this model is held to no schema"));
+        }
+        let (schema, dropped) =
+            to_anthropic(schema, !output.strict).map_err(|error| self.refusal().of(field, &error.to_string()))?;
+        for word in dropped {
+            self.omitted.add(format!("output.loose.{word}"), "the provider does not hold a model to it");
         }
         if output.description.is_some() {
             self.omitted.add("output.description", "this protocol has no word for it");

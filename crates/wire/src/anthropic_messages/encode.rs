@@ -4,9 +4,10 @@ use super::blocks::{Conversation, LONGEST_NAME, Writer, mark_form};
 use super::hosted::{self, Offered};
 use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
+use crate::carry::carry;
 use crate::encoded::{Encoded, Omissions, room_for};
-use crate::foreign;
 use crate::names::{Names, alias_within};
+use crate::protocol::Protocol;
 use crate::tools::{self, ObjectSchema};
 use crate::{json, overlay};
 use placet_core::part::{CacheMark, Native};
@@ -28,8 +29,10 @@ const MOST_OPTIONAL: usize = 24;
 /// express, naming the field, and of kind *invalid request* for a conversation that no server takes (a call without its
 /// result). Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider, false)?;
-    let mut encoder = Encoder::new(request, dialect);
+    let mut omitted = Omissions::default();
+    let carried = carry(request, &dialect.provider, Protocol::AnthropicMessages, false, &mut omitted)?;
+    let request = &*carried;
+    let mut encoder = Encoder::new(request, dialect, omitted);
     let conversation = Writer::new(&mut encoder).write(request)?;
     let (mut fields, tools) = encoder.body(request, &conversation)?;
     let mut conversation = conversation;
@@ -243,12 +246,8 @@ pub(super) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    fn new(request: &'a TurnRequest, dialect: &'a Dialect) -> Self {
-        let mut omitted = Omissions::default();
+    fn new(request: &'a TurnRequest, dialect: &'a Dialect, omitted: Omissions) -> Self {
         let native = request.native.as_ref().filter(|native| native.provider == dialect.provider);
-        if request.native.is_some() && native.is_none() {
-            omitted.add("native", FOREIGN);
-        }
         let cache = request.controls.cache.as_ref();
         let is_bypassed = cache.is_some_and(|cache| cache.strategy == Some(CacheStrategy::Bypass));
         let writes_marks = !is_bypassed && dialect.cache != Cache::None;
@@ -448,9 +447,6 @@ impl<'a> Encoder<'a> {
         }
         let native = tool.native.as_ref();
         let own = native.filter(|native| self.is_own(native)).and_then(|native| native.value.as_object());
-        if native.is_some_and(|native| !self.is_own(native)) {
-            self.omit_foreign("tool.native");
-        }
         let mark = self.mark("tool.cache", tool.cache.as_ref()).map(|mark| mark_form(&mark));
         let plain = PlainTool {
             name: alias_within(LONGEST_NAME, tool.name.as_str()),

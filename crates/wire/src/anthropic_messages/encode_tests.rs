@@ -774,7 +774,7 @@ fn other_providers_fields_are_reported() {
         provider_state: Some(ProviderState { provider: "other".into(), value: json!({}) }),
         ..request(vec![user("a"), item(foreign)])
     };
-    assert_eq!(encode_with(&base, &dialect()).1, ["native", "native_item", "provider_state"]);
+    assert_eq!(encode_with(&base, &dialect()).1, ["native.x", "native_item", "provider_state"]);
     let own_state = ProviderState { provider: own(), value: json!({"container": "c_1"}) };
     assert_eq!(
         encode(&TurnRequest { provider_state: Some(own_state), ..request(vec![user("a")]) })["container"],

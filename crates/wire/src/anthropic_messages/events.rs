@@ -6,10 +6,11 @@ use super::sealed::{Owner, seal, seal_item};
 use crate::citations::{self, Citation};
 use crate::envelope;
 use crate::request::AnswerHead;
+use crate::shown;
 use crate::stopped::{self, is_malformed};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
-use placet_core::{ErrorKind, ItemBody, ProviderError, StopReason, TurnEvent, Usage};
+use placet_core::{ErrorKind, ItemBody, Part, ProviderError, StopReason, TurnEvent, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -453,19 +454,44 @@ impl EventEncoder {
         match body {
             ItemBody::HostedCall(call) if call.provider == self.head.provider => self.own_block(&call.value, out),
             ItemBody::Native(native) if self.is_own(native) => self.own_block(&native.value, out),
-            ItemBody::HostedCall(call) => self.hidden(seal_item(&call.provider, body), out),
-            ItemBody::Message(message) => {
-                for text in message.parts.iter().filter_map(placet_core::Part::as_text).filter(|text| !text.is_empty())
-                {
-                    self.open(u32::MAX, Slot::Refusal, &empty_block(Slot::Text), out);
-                    self.delta(Delta::Text { text }, out);
-                    self.close(out);
+            ItemBody::HostedCall(call) => {
+                self.hidden(seal_item(&call.provider, body), out);
+                if let Some(media) = shown::made(call) {
+                    self.shown(&Part::Image(media), out);
                 }
             }
+            ItemBody::Message(message) => {
+                for part in &message.parts {
+                    match part {
+                        Part::Text(text) if text.text.is_empty() => {}
+                        Part::Text(text) => self.said(&text.text, out),
+                        Part::Native(native) if self.is_own(native) => self.own_block(&native.value, out),
+                        Part::Native(native) => {
+                            self.hidden(seal_item(&native.provider, &ItemBody::Native(native.clone())), out);
+                        }
+                        part => self.shown(part, out),
+                    }
+                }
+            }
+            ItemBody::Artifact(artifact) => self.shown(&shown::part_of(&artifact.media), out),
             other => {
                 let provider = self.head.provider.clone();
                 self.hidden(seal_item(&provider, other), out);
             }
+        }
+    }
+
+    /// A text that comes whole.
+    fn said(&mut self, text: &str, out: &mut Vec<u8>) {
+        self.open(u32::MAX, Slot::Refusal, &empty_block(Slot::Text), out);
+        self.delta(Delta::Text { text }, out);
+        self.close(out);
+    }
+
+    /// What is no text, as one: the protocol's answers hold no media.
+    fn shown(&mut self, part: &Part, out: &mut Vec<u8>) {
+        if let Some(text) = shown::markdown(part) {
+            self.said(&text, out);
         }
     }
 

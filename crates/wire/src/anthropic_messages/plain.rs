@@ -3,6 +3,7 @@
 
 use super::request::Reader;
 use crate::json::{self, Fields, Node};
+use crate::shown::may_be_shown;
 use crate::tools::client_tool;
 use placet_core::part::Text;
 use placet_core::{Message, Origin, Part, Role, SharedText};
@@ -68,7 +69,8 @@ impl Reader<'_> {
                 content => vec![Plain::Text(content.shared()?)],
             };
             let is_fit = |block: &Plain<'_>| match block {
-                Plain::Text(_) => true,
+                // A picture may have gone out as a text.
+                Plain::Text(text) => role != Role::Assistant || !may_be_shown(text),
                 Plain::Call { .. } => role == Role::Assistant,
                 Plain::Result { .. } => role == Role::User,
             };

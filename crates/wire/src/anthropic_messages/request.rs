@@ -6,6 +6,7 @@ use super::sealed::{self, Opened, Owner};
 use crate::envelope;
 use crate::json::{self, Fields, Node};
 use crate::request::{ClientBody, DecodedRequest, RequestError};
+use crate::shown;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use placet_core::item::{HostedCall, Reasoning};
@@ -312,6 +313,15 @@ impl Reader<'_> {
             };
             match text_at(block, "type") {
                 Some("text") if text_at(block, "text").is_some() => {
+                    // A picture that went out as a text.
+                    if let Some(picture) = text_at(block, "text").and_then(shown::read) {
+                        let last = self.request.items[first..].last();
+                        if !last.is_some_and(|item| shown::is_made_by(&item.body, &picture)) {
+                            let parts = vec![Part::Image(picture)];
+                            self.push(Origin::Model, Message { role: Role::Assistant, parts, native: None });
+                        }
+                        continue;
+                    }
                     let mut part = self.part(block);
                     if let (Part::Text(text), Some(native)) = (&mut part, for_next_text.take()) {
                         text.native = Some(native);

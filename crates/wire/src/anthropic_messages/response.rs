@@ -7,6 +7,7 @@ use super::sealed::{Owner, seal, seal_item};
 use crate::citations::{self, Citation};
 use crate::envelope;
 use crate::request::AnswerHead;
+use crate::shown;
 use crate::stopped::{self, is_malformed};
 use placet_core::item::Reasoning;
 use placet_core::part::{Native, Text};
@@ -60,8 +61,7 @@ impl Blocks<'_> {
                         Part::Native(native) => {
                             self.hidden(seal_item(&native.provider, &ItemBody::Native(native.clone())))
                         }
-                        // An answer of a model holds no other parts.
-                        _ => {}
+                        part => self.shown(part),
                     }
                 }
             }
@@ -69,7 +69,21 @@ impl Blocks<'_> {
             ItemBody::ToolCall(call) => self.call(call),
             ItemBody::HostedCall(call) if call.provider == *self.own => self.out.push(call.value.clone()),
             ItemBody::Native(native) if native.provider == *self.own => self.out.push(native.value.clone()),
+            ItemBody::HostedCall(call) => {
+                self.hidden(seal_item(&call.provider, body));
+                if let Some(media) = shown::made(call) {
+                    self.shown(&Part::Image(media));
+                }
+            }
+            ItemBody::Artifact(artifact) => self.shown(&shown::part_of(&artifact.media)),
             other => self.hidden(seal_item(self.own, other)),
+        }
+    }
+
+    /// What is no text, as one: the protocol's answers hold no media.
+    fn shown(&mut self, part: &Part) {
+        if let Some(text) = shown::markdown(part) {
+            self.out.push(json!({"type": "text", "text": text}));
         }
     }
 

@@ -241,6 +241,49 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
                 ..media(inline("JVBERi0="), "application/pdf")
             }))
         }
+        "native_part.foreign" => with_part(Part::Native(foreign(json!({"type": "foreign", "odd": 1})))),
+        "search_result" => with_part(Part::Native(foreign(json!({
+            "type": "search_result", "source": "https://example.com", "title": "A page",
+            "content": [{"type": "text", "text": "It is blue."}],
+        })))),
+        "document.blocks" => with_part(Part::Native(foreign(json!({
+            "type": "document", "title": "A paper",
+            "source": {"type": "content", "content": [{"type": "text", "text": "It is blue."}]},
+        })))),
+        "file.context" => {
+            let file = Media { name: Some("a.pdf".into()), ..media(inline("JVBERi0="), "application/pdf") };
+            without = with_part(Part::File(file.clone()));
+            with_part(Part::File(Media { native: Some(foreign(json!({"context": "From 1990."}))), ..file }))
+        }
+        "native_item.foreign" => with_item(foreign(json!({"type": "foreign", "odd": 1})).into()),
+        "native_item.summary" => {
+            with_item(foreign(json!({"type": "compaction", "content": "They said hello."})).into())
+        }
+        "tool.grammar" => {
+            let custom = |format: Value| {
+                let kept = json!({"type": "custom", "custom": {"format": format.clone()}, "format": format});
+                with_tool(ToolDefinition { native: Some(foreign(kept)), ..tool() })
+            };
+            without = custom(json!({"type": "text"}));
+            custom(json!({"type": "grammar", "syntax": "lark", "definition": "start: \"a\""}))
+        }
+        "tool_choice.validated" => {
+            without = with_tool(tool());
+            let kept = json!({"toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}}});
+            TurnRequest { native: Some(foreign(kept)), ..without.clone() }
+        }
+        "native.n" => TurnRequest { native: Some(foreign(json!({"n": 2}))), ..base.clone() },
+        "native.audio" => {
+            TurnRequest { native: Some(foreign(json!({"audio": {"voice": "alloy", "format": "mp3"}}))), ..base.clone() }
+        }
+        "native.response_format" => TurnRequest {
+            native: Some(foreign(json!({"response_format": {"type": "grammar", "grammar": "start: a"}}))),
+            ..base.clone()
+        },
+        "native.generationConfig.responseMimeType" => TurnRequest {
+            native: Some(foreign(json!({"generationConfig": {"responseMimeType": "text/x.enum"}}))),
+            ..base.clone()
+        },
         "native_part" => with_part(Part::Native(native(json!({"type": "odd", "odd": 1})))),
         "tool" => with_tool(tool()),
         "tool.strict" => {

@@ -1,6 +1,7 @@
 //! A piece of an answer as typed structs, read without a tree of values in between, that bear whatever comes: what stands in a
 //! place where it makes no sense is passed over, what has no name here is kept beside.
 
+use crate::names::Names;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -289,6 +290,36 @@ impl<'de> Take<'de> for Part<'de> {
             }
         }
         Ok(part)
+    }
+}
+
+impl Part<'_> {
+    /// The part as it came, with the tool's own name.
+    pub(super) fn into_value(self, names: &Names) -> Value {
+        let mut out = Map::new();
+        if let Some(text) = self.text {
+            out.insert("text".to_owned(), text.into_owned().into());
+        }
+        if self.thought {
+            out.insert("thought".to_owned(), true.into());
+        }
+        if let Some(call) = self.call {
+            let mut inner = Map::new();
+            inner.extend(call.id.map(|id| ("id".to_owned(), id.into_owned().into())));
+            inner.extend(call.name.map(|name| ("name".to_owned(), names.original(&name).as_str().into())));
+            let arguments = call.arguments.and_then(|text| serde_json::from_str(text.get()).ok());
+            inner.extend(arguments.map(|arguments: Value| ("args".to_owned(), arguments)));
+            if !call.partial.is_empty() {
+                inner.insert("partialArgs".to_owned(), call.partial.into());
+            }
+            if call.continues {
+                inner.insert("willContinue".to_owned(), true.into());
+            }
+            inner.extend(call.rest);
+            out.insert("functionCall".to_owned(), inner.into());
+        }
+        out.extend(self.rest);
+        out.into()
     }
 }
 

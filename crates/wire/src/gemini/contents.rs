@@ -4,6 +4,7 @@ use super::encode::Encoder;
 use super::parts::wire_name;
 use super::write::{Content, PartForm};
 use super::{LateSystem, TEXT_STATE, parts};
+use crate::further::is_candidate;
 use crate::names::known_as;
 use crate::schema::has_key;
 use placet_core::item::Reasoning;
@@ -120,6 +121,8 @@ impl<'a> Encoder<'a> {
                 model(&mut written.contents, begins, PartForm::Made(call.value.clone()));
             }
             ItemBody::HostedCall(_) => self.omitted.add("hosted_call", FOREIGN),
+            // A further answer, which no conversation goes on from.
+            ItemBody::Native(native) if is_candidate(&native.value) => {}
             ItemBody::Native(native) if native.provider == self.dialect.provider && native.value.is_object() => {
                 if native.value.get("parts").is_some() {
                     self.round(request, results, written, false)?;

@@ -11,7 +11,8 @@ use crate::reading::{Reading, Waiting, not_json};
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished, TurnStarted, WholeItem};
 use placet_core::{ErrorKind, ItemBody, ProviderError, ProviderId, StopReason, TurnEvent};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Reads the stream of one answer: bytes in, events out, whether it comes as server-sent events or as one JSON array. Unknown
 /// fields, parts and words are kept.
@@ -173,8 +174,9 @@ struct Answer {
     is_started: bool,
     has_candidate: bool,
     is_done: bool,
-    /// The candidate that is followed: the first that comes. Others were never asked for.
+    /// The candidate that is followed: the first that comes. Others are kept aside.
     candidate: Option<u64>,
+    others: BTreeMap<u64, Map<String, Value>>,
     places: u32,
     open: Open,
     call: Option<OpenCall>,
@@ -202,6 +204,7 @@ impl Answer {
             has_candidate: false,
             is_done: false,
             candidate: None,
+            others: BTreeMap::new(),
             places: 0,
             open: Open::None,
             call: None,
@@ -252,8 +255,11 @@ impl Answer {
             self.response_rest.insert("promptFeedback".to_owned(), feedback);
         }
         for candidate in chunk.candidates {
-            if *self.candidate.get_or_insert(candidate.index.unwrap_or(0)) == candidate.index.unwrap_or(0) {
+            let index = candidate.index.unwrap_or(0);
+            if *self.candidate.get_or_insert(index) == index {
                 self.candidate(candidate, out);
+            } else {
+                self.other(index, candidate);
             }
             if self.is_done {
                 return;
@@ -302,6 +308,34 @@ impl Answer {
         }
         if let Some(reason) = candidate.finish.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
             self.finish = Some(reason.into_owned());
+        }
+    }
+
+    /// A candidate beside the one that is followed, put together from its pieces.
+    fn other(&mut self, index: u64, candidate: Candidate<'_>) {
+        let known = self.others.entry(index).or_default();
+        for (key, value) in candidate.rest {
+            append_lists(known.entry(parts::camel(&key).into_owned()).or_insert(Value::Null), value);
+        }
+        if let Some(reason) = candidate.finish.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
+            known.insert("finishReason".to_owned(), reason.into_owned().into());
+        }
+        let content = known.entry("content").or_insert_with(|| json!({"parts": [], "role": "model"}));
+        let Value::Array(list) = &mut content["parts"] else { return };
+        for part in candidate.parts {
+            let part = part.into_value(&self.names);
+            // Pieces of one text are one.
+            let is_text = |part: &Value| {
+                let is_plain = |(key, value): (&String, &Value)| key == "text" && value.is_string() || key == "thought";
+                part.get("text").is_some() && part.as_object().is_some_and(|part| part.iter().all(is_plain))
+            };
+            match list.last_mut() {
+                Some(last) if is_text(last) && is_text(&part) && last["thought"] == part["thought"] => {
+                    let both = [&last["text"], &part["text"]].map(|text| text.as_str().unwrap_or_default()).concat();
+                    last["text"] = both.into();
+                }
+                _ => list.push(part),
+            }
         }
     }
 
@@ -505,6 +539,12 @@ impl Reading for Answer {
         } else if let (false, Some((index, mut beside))) = (self.text_state.is_empty(), self.last_text.take()) {
             beside.extend(std::mem::take(&mut self.text_state));
             out.push(TurnEvent::TextState(ReasoningState { index, native: self.native(beside) }));
+        }
+        for (index, mut other) in std::mem::take(&mut self.others) {
+            other.insert("candidate".to_owned(), index.into());
+            let body = ItemBody::Native(self.native(other));
+            let index = self.place();
+            out.push(TurnEvent::Whole(Box::new(WholeItem { index, body })));
         }
         self.candidate_rest.extend(std::mem::take(&mut self.text_state));
         if reason_of(&stop) != reason {

@@ -3,10 +3,11 @@
 use super::parts::wire_name;
 use super::write::{Body, Declaration};
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
+use crate::carry::carry;
 use crate::encoded::{Encoded, Omission, Omissions, room_for};
-use crate::foreign;
 use crate::json;
 use crate::names::Names;
+use crate::protocol::Protocol;
 use crate::schema::{SchemaError, bare_refs, from_openapi, object_root, to_openapi};
 use placet_core::id::ItemId;
 use placet_core::turn::{CacheStrategy, OutputFormat, StateMode};
@@ -26,7 +27,9 @@ pub(super) const OUTPUT: &str = "output";
 /// express, which it names; of kind *invalid request* for a conversation that no server takes (a call without its result).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    let (body, omitted) = written(request, dialect, None)?;
+    let mut omitted = Omissions::default();
+    let carried = carry(request, &dialect.provider, Protocol::Gemini, false, &mut omitted)?;
+    let (body, omitted) = written(&carried, dialect, None, omitted)?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
     let body = json::to_vec_within(room_for(request), &body).map_err(unwritable)?;
     Ok(Encoded { body: body.into(), omitted, names })
@@ -47,7 +50,9 @@ pub(super) fn encode(
     dialect: &Dialect,
     places: Option<&Places>,
 ) -> Result<(Map<String, Value>, Vec<Omission>), ProviderError> {
-    let (body, omitted) = written(request, dialect, places)?;
+    let mut omitted = Omissions::default();
+    let carried = carry(request, &dialect.provider, Protocol::Gemini, false, &mut omitted)?;
+    let (body, omitted) = written(&carried, dialect, places, omitted)?;
     match serde_json::to_value(&body) {
         Ok(Value::Object(fields)) => Ok((fields, omitted)),
         Ok(_) | Err(_) => Err(unwritable("it is no object")),
@@ -63,9 +68,9 @@ fn written<'a>(
     request: &'a TurnRequest,
     dialect: &'a Dialect,
     places: Option<&'a Places>,
+    omitted: Omissions,
 ) -> Result<(Body<'a>, Vec<Omission>), ProviderError> {
-    foreign::refuse(request, &dialect.provider, false)?;
-    let mut encoder = Encoder { dialect, omitted: Omissions::default(), places };
+    let mut encoder = Encoder { dialect, omitted, places };
     let mut native = match encoder.beside(request.native.as_ref(), "native") {
         Some(map) => map,
         None => Map::new(),
@@ -481,9 +486,10 @@ impl<'a> Encoder<'a> {
         if support != OutputSupport::Schema && output.strict {
             return Err(self.unsupported(field, "this model is not held to a schema"));
         }
+        // An answer that is to be JSON is more than a hint, whatever its schema is.
         if support == OutputSupport::None {
-            self.omitted.add(if is_any { "output.any_object" } else { field }, "this model is not held to any form");
-            return Ok(());
+            let field = if is_any { "output.any_object" } else { field };
+            return Err(self.unsupported(field, "this model is not held to any form"));
         }
         if support == OutputSupport::Object && !is_any {
             self.omitted.add(field, "this model takes no schema; it is only told to answer with JSON");

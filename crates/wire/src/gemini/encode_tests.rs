@@ -71,11 +71,11 @@ fn state_of_others_is_left_out_and_reported() {
             item(Message {
                 role: Role::User,
                 parts: vec![Part::Text(Text { native: foreign(json!({})), ..Text::new("hi") })],
-                native: foreign(json!({})),
+                native: foreign(json!({"odd": 1})),
             }),
             item(Reasoning { text: "hm".into(), native: foreign(json!({"signature": "s"})) }),
             item(HostedCall { provider: "openai".into(), kind: "web_search_call".into(), value: json!({}) }),
-            item(ItemBody::Native(foreign(json!({})).unwrap())),
+            Arc::new(Item::new(Env::system().new_id(), Origin::Model, ItemBody::Native(foreign(json!({})).unwrap()))),
             item(asked),
             item(answered),
         ])
@@ -86,8 +86,8 @@ fn state_of_others_is_left_out_and_reported() {
         omitted,
         [
             "hosted_call",
-            "message.native",
-            "native",
+            "message.native.odd",
+            "native.thinking",
             "native_item",
             "reasoning",
             "text.native",

@@ -5,7 +5,9 @@ use super::decode::reason_of;
 use super::failures::{encode_error, error_of_end};
 use super::{parts, seal, usage};
 use crate::citations::Sources;
+use crate::further::{as_candidate, is_further};
 use crate::request::AnswerHead;
+use crate::shown;
 use placet_core::part::{Media, MediaSource, Native, Text};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{Arguments, ItemBody, Part, ProviderError, StopReason, TurnEvent, Usage};
@@ -408,12 +410,29 @@ impl EventEncoder {
             ItemBody::HostedCall(call) if call.provider == provider && call.value.is_object() => {
                 self.part(out, |out| write(&call.value, out));
             }
+            ItemBody::Native(native) if is_further(native) => self.further(native, out),
             ItemBody::Native(native) if own(native) => self.part(out, |out| write(&native.value, out)),
+            // The picture is seen, and the call goes back as it was.
+            ItemBody::HostedCall(call) if shown::made(call).is_some() => {
+                let Some(media) = shown::made(call) else { return };
+                let signature = seal::seal_item(body).map(|signature| json!({"thoughtSignature": signature}));
+                let native = signature.map(|value| Native { provider, value });
+                self.media(&Media { native, ..media }, out);
+            }
             ItemBody::Artifact(artifact) => self.media(&artifact.media, out),
             // Between us and a human; no client is told.
             ItemBody::Approval(_) => {}
             other => self.sealed_item(other, out),
         }
+    }
+
+    /// A further answer is a candidate of its own.
+    fn further(&mut self, native: &Native, out: &mut Vec<u8>) {
+        let Some(candidate) = as_candidate(native) else { return };
+        let chunk = json!({
+            "candidates": [candidate], "modelVersion": self.head.model, "responseId": self.head.id,
+        });
+        self.chunk(out, |_, out| write(&chunk, out));
     }
 
     fn whole_text(&mut self, text: &Text, slot: Slot, out: &mut Vec<u8>) {

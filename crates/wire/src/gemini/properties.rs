@@ -242,6 +242,10 @@ fn request() -> impl Strategy<Value = TurnRequest> {
 fn folded(request: &TurnRequest) -> Value {
     let mut request = request.clone();
     request.model.clear();
+    // The protocol always holds a model to a schema; whether others can is told by the schema.
+    if let Some(output) = &mut request.output {
+        output.strict = crate::schema::fits_strict(output.schema.as_value());
+    }
     let mut ids: Vec<String> = Vec::new();
     let mut number = |id: &str| -> String {
         let at = ids.iter().position(|known| known == id).unwrap_or_else(|| {

@@ -323,6 +323,12 @@ impl<'a> Reader<'a> {
         let is_whole = part.keys().any(|key| key != "text" && parts::is_content(key, is_without && text.is_none()));
         let has_signature = part.contains_key("thoughtSignature") || part.contains_key("thought_signature");
         if is_whole || text.is_none() && !has_signature {
+            // A picture that a tool of another provider made: the call itself came back beside it.
+            let signature = part.get("thoughtSignature").or_else(|| part.get("thought_signature"));
+            let opened = signature.and_then(Value::as_str).and_then(seal::open);
+            if let Some(item) = opened.as_ref().and_then(seal::item_of) {
+                return Some(item);
+            }
             return Some(parts::model_item(part, self.provider));
         }
         part.shift_remove("text");

@@ -182,7 +182,8 @@ fn the_older_words_for_the_answers_schema_are_kept() {
     let output = request.output.clone().unwrap();
     assert_eq!(
         (output.strict, output.schema.as_value()),
-        (true, &json!({"type": "object", "properties": {"a": {"type": "string"}}}))
+        (false, &json!({"type": "object", "properties": {"a": {"type": "string"}}})),
+        "others cannot hold a model to it strictly"
     );
     let written = |request: &TurnRequest| -> Value {
         let encoded = encode_request(request, &Dialect::new(provider())).unwrap();

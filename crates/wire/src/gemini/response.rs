@@ -61,8 +61,13 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     // It was written just now, so that it is JSON.
     let Ok(Value::Array(chunks)) = serde_json::from_slice::<Value>(&out) else { return Value::Null };
     let mut parts = Vec::new();
+    let mut others = Vec::new();
     let mut last = Value::Null;
     for mut chunk in chunks {
+        if chunk.pointer("/candidates/0/index").is_some_and(|index| *index != 0) {
+            others.extend(chunk.pointer_mut("/candidates/0").map(Value::take));
+            continue;
+        }
         if let Some(Value::Array(more)) = chunk.pointer_mut("/candidates/0/content/parts").map(Value::take) {
             parts.extend(more);
         }
@@ -73,6 +78,9 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     }
     if let Some(place) = last.pointer_mut("/candidates/0/content/parts") {
         *place = Value::Array(parts);
+    }
+    if let Some(Value::Array(candidates)) = last.get_mut("candidates") {
+        candidates.append(&mut others);
     }
     last
 }

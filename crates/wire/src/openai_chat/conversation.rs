@@ -225,7 +225,9 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 )));
             };
             answers.push(self.answer(result, id)?);
-            requests.push(CallForm { id, call, fields: self.own(call.native.as_ref(), "tool_call.native") });
+            let fields = self.own(call.native.as_ref(), "tool_call.native");
+            let is_custom = self.dialect.custom_tools && fields.is_some_and(|fields| fields["type"] == "custom");
+            requests.push(CallForm { id, call, fields, is_custom });
         }
         if let Some(form) = forms.last_mut() {
             form.calls = requests;
@@ -533,6 +535,7 @@ struct CallForm<'a> {
     id: &'a str,
     call: &'a ToolCall,
     fields: Option<&'a Value>,
+    is_custom: bool,
 }
 
 impl Serialize for CallForm<'_> {
@@ -551,7 +554,7 @@ impl Serialize for CallForm<'_> {
         let name = alias(self.call.name.as_str());
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", self.id)?;
-        if fields.is_some_and(|fields| fields.get("type").is_some_and(|kind| kind == "custom")) {
+        if self.is_custom {
             map.serialize_entry("type", "custom")?;
             let input = super::custom_input(self.call.arguments.as_text());
             map.serialize_entry("custom", &Custom { name: &name, input: &input })?;

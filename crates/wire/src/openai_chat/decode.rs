@@ -243,7 +243,10 @@ impl Answer {
                             };
                             push_text(TurnEvent::Reasoning, &thought, out);
                         }
-                        _ => self.text(word(piece, "text").unwrap_or_default(), out),
+                        _ => match word(piece, "text").or_else(|| piece.as_str()) {
+                            Some(text) => self.text(text, out),
+                            None => self.remains.piece(piece),
+                        },
                     }
                 }
             }

@@ -1,12 +1,15 @@
 //! From a request of ours to the body of a Chat Completions request.
 
+mod output;
+
 use super::conversation::Conversation;
-use super::{CacheMarks, Dialect, OutputLimit, OutputSupport, UserField};
+use super::{CacheMarks, Dialect, OutputLimit, UserField};
+use crate::carry::carry;
 use crate::encoded::{Encoded, Omissions, room_for};
-use crate::foreign;
 use crate::json;
 use crate::names::{Names, alias};
 use crate::overlay::overlay;
+use crate::protocol::Protocol;
 use crate::tools::{self, ObjectSchema};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
@@ -28,8 +31,10 @@ const NOT_TAKEN: &str = "this model does not take it";
 /// kind *invalid request* for a conversation that no server takes (a call without its result, a result without its call).
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider, false)?;
-    let mut encoder = Encoder { dialect, omitted: Omissions::default() };
+    let mut omitted = Omissions::default();
+    let carried = carry(request, &dialect.provider, Protocol::OpenaiChat, false, &mut omitted)?;
+    let request = &*carried;
+    let mut encoder = Encoder { dialect, omitted };
     let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
     let mut fields = Fields::new(&request.extra, room_for(request));
     fields.put("model", &request.model)?;
@@ -303,7 +308,7 @@ impl<'a> Encoder<'a> {
         let Some(tool) = request.tools.iter().find(|tool| tool.name == *name) else {
             return Err(self.invalid(format!("a call of `{name}` is demanded, but no such tool is offered")));
         };
-        let kind = if self.is_custom(tool) { "custom" } else { "function" };
+        let kind = if self.is_custom(tool) && self.dialect.custom_tools { "custom" } else { "function" };
         Ok(json!({"type": kind, kind: {"name": alias(name.as_str())}}))
     }
 
@@ -320,6 +325,14 @@ impl<'a> Encoder<'a> {
         }
         let is_custom = self.is_custom(tool);
         let native = self.own(tool.native.as_ref(), "tool.native");
+        if is_custom && !self.dialect.custom_tools {
+            let format = native.and_then(|native| native.get("custom")?.get("format"));
+            if format.is_some_and(|format| format["type"] != "text") {
+                let what = format!("a grammar for what `{}` is called with", tool.name);
+                return Err(self.unsupported("tool.grammar", what));
+            }
+            return Ok(ToolForm::Plain { name, tool, strict: None });
+        }
         if is_custom {
             let mut custom = json!({"name": name, "description": tool.description});
             merge(&mut custom, native.and_then(|native| native.get("custom")?.as_object()));
@@ -402,40 +415,6 @@ impl<'a> Encoder<'a> {
         }
         form.extend(search.extra.iter().map(|(key, value)| (key.clone(), value.clone())));
         Ok(form.into())
-    }
-
-    fn output(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {
-        let Some(output) = &request.output else { return Ok(()) };
-        let is_any_object = !output.strict && *output.schema.as_value() == json!({"type": "object"});
-        let any_object = json!({"type": "json_object"});
-        match self.dialect.output {
-            OutputSupport::Schema | OutputSupport::Object if is_any_object => {
-                if output.description.is_some() {
-                    self.omitted.add("output.description", "the server takes it with a schema only");
-                }
-                fields.put("response_format", &any_object)
-            }
-            OutputSupport::Schema => {
-                let mut form = Map::new();
-                form.insert("name".into(), alias(&output.name).into());
-                if let Some(description) = &output.description {
-                    form.insert("description".into(), description.as_str().into());
-                }
-                form.insert("schema".into(), output.schema.as_value().clone());
-                form.insert("strict".into(), output.strict.into());
-                fields.put("response_format", &json!({"type": "json_schema", "json_schema": form}))
-            }
-            _ if output.strict => Err(self.unsupported("output.strict", "a schema for its answer")),
-            OutputSupport::Object => {
-                self.omitted.add("output.loose", "the server takes no schema; it is only told to answer with JSON");
-                fields.put("response_format", &any_object)
-            }
-            OutputSupport::None => {
-                let field = if is_any_object { "output.any_object" } else { "output.loose" };
-                self.omitted.add(field, "the server takes no schema for its answer");
-                Ok(())
-            }
-        }
     }
 
     fn controls(&mut self, request: &'a TurnRequest, fields: &mut Fields<'a>) -> Result<(), ProviderError> {

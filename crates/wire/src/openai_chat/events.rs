@@ -4,7 +4,9 @@ use super::layout::{Place, sealed};
 use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
 use crate::citations::Sources;
+use crate::further::{as_choice, is_further};
 use crate::request::AnswerHead;
+use crate::shown;
 use crate::sse::encode_data;
 use crate::stopped::{self, is_cut_short};
 use placet_core::item::Message;
@@ -352,27 +354,30 @@ impl EventEncoder {
     fn whole(&mut self, index: u32, body: &ItemBody, out: &mut Vec<u8>) {
         match body {
             ItemBody::Message(message) => self.message(index, message, out),
-            ItemBody::Artifact(artifact) if matches!(artifact.media.source, MediaSource::Inline(_)) => {
-                let image = image_form(&artifact.media);
-                self.delta(out, |out| field(out, "images", &json!([image])));
-            }
-            ItemBody::Native(native) if self.is_own(native) && native.value["choice"].is_u64() => {
+            ItemBody::Artifact(artifact) => match shown::part_of(&artifact.media) {
+                Part::Image(media) => self.images(&[image_form(&media)], out),
+                part => self.shown(index, &part, out),
+            },
+            ItemBody::Native(native) if is_further(native) => {
                 self.start(out);
-                let choice = &native.value;
+                let Some((index, message, reason)) = as_choice(native) else { return };
+                let own = self.is_own(native).then(|| native.value.get("finish_reason")).flatten();
+                let choice = json!([{
+                    "index": index, "delta": message, "finish_reason": own.cloned().unwrap_or_else(|| reason.into()),
+                }]);
                 encode_data(out, |out| {
                     out.extend_from_slice(&self.before);
                     out.extend_from_slice(b",\"choices\":");
-                    put(
-                        out,
-                        &json!([{
-                            "index": choice["choice"], "delta": choice["message"],
-                            "finish_reason": choice.get("finish_reason").unwrap_or(&Value::Null),
-                        }]),
-                    );
+                    put(out, &choice);
                     out.extend_from_slice(self.after);
                 });
             }
             body => {
+                if let ItemBody::HostedCall(call) = body
+                    && let Some(media) = shown::made(call)
+                {
+                    self.images(&[image_form(&media)], out);
+                }
                 self.places.insert((index, 4), Place::Whole(Box::new(body.clone())));
                 self.needs_layout = true;
             }
@@ -389,6 +394,19 @@ impl EventEncoder {
         let known = own.and_then(|own| own.get("audio")?.as_object()).cloned();
         let has_sound = sound.is_some() || known.is_some();
         let text: String = message.parts.iter().filter_map(Part::as_text).collect();
+        for part in &message.parts {
+            match part {
+                Part::Text(_) | Part::Image(_) => {}
+                Part::Audio(Media { source: MediaSource::Inline(_), .. }) => {}
+                Part::Native(native) => {
+                    let body = Box::new(ItemBody::Native(native.clone()));
+                    self.places.insert((index, 4), Place::Whole(body));
+                    self.needs_layout = true;
+                }
+                // The protocol has no field for it.
+                part => self.shown(index, part, out),
+            }
+        }
         if has_sound {
             let mut audio = known.unwrap_or_else(|| {
                 Map::from_iter([
@@ -413,7 +431,18 @@ impl EventEncoder {
             }
         };
         if !images.is_empty() {
-            self.delta(out, |out| field(out, "images", &images.into()));
+            self.images(&images, out);
+        }
+    }
+
+    fn images(&mut self, images: &[Value], out: &mut Vec<u8>) {
+        self.delta(out, |out| field(out, "images", &images.into()));
+    }
+
+    /// What has no field in this protocol, as a text.
+    fn shown(&mut self, index: u32, part: &Part, out: &mut Vec<u8>) {
+        if let Some(text) = shown::markdown(part) {
+            self.text(index, &text, out);
         }
     }
 

@@ -128,7 +128,7 @@ pub(super) fn read_media(part: &Map<String, Value>, provider: &ProviderId) -> Op
 }
 
 /// What is behind a URL: bytes where it holds them itself.
-pub(super) fn read_url(url: &str) -> Media {
+pub(crate) fn read_url(url: &str) -> Media {
     let inline = url.strip_prefix("data:").and_then(|data| data.split_once(','));
     match inline.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
         Some((mime, data)) => Media {

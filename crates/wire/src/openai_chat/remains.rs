@@ -111,6 +111,15 @@ impl Remains {
         }
     }
 
+    /// A piece of content that is no text: a picture, or something that has no name here.
+    pub(super) fn piece(&mut self, piece: &Value) {
+        if piece["image_url"]["url"].is_string() {
+            self.images.push(piece.clone());
+        } else if !piece.is_null() && piece["text"] != "" {
+            append(&mut self.message, "content", &json!([piece]));
+        }
+    }
+
     /// A choice beside the one that is followed, put together from its pieces.
     pub(super) fn other_choice(&mut self, index: u64, choice: &Value) {
         let known = self.others.entry(index).or_default();

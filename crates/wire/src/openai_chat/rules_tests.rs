@@ -543,10 +543,39 @@ fn row_61_chat_a_character_that_is_split_over_pieces_is_whole() {
 
 #[test]
 fn row_62_chat_a_truncated_call_is_told_by_its_arguments_whatever_the_end_says() {
-    let piece = json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"a\": \"ha"}}]);
-    let turn = turn(&[calls(piece), ended(json!("tool_calls"))]);
-    let problem = turn.calls().next().unwrap().arguments.parse().unwrap_err();
-    assert!(matches!(problem, placet_core::tool::MalformedArguments::NotJson { incomplete: true, .. }));
+    const CUT: &str = "{\"a\": \"ha";
+    let call = |id: &str, arguments: &str| json!({"id": id, "function": {"name": "f", "arguments": arguments}});
+    for reason in ["tool_calls", "stop", "length"] {
+        let streamed = [
+            calls(json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"a\": "}}])),
+            calls(json!([{"index": 0, "function": {"arguments": "\"ha"}}])),
+            calls(json!([{"index": 1, "id": "b", "function": {"name": "f", "arguments": "{\"a\": 1}"}}])),
+            ended(json!(reason)),
+        ];
+        let whole = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": reason, "message":
+            {"role": "assistant", "content": null, "tool_calls": [call("a", CUT), call("b", "{\"a\": 1}")]}}]});
+        let events = super::decode_response(&"openai".into(), Names::default(), whole.to_string().as_bytes()).unwrap();
+        let mut fold = placet_core::Accumulator::new();
+        events.iter().for_each(|event| fold.push(event));
+        let env = placet_core::Env::deterministic(
+            placet_core::env::ManualClock::new(placet_core::Timestamp::from_millis(1)),
+            1,
+        );
+        for turn in [turn(&streamed), fold.finish(&"openai".into(), &env).unwrap()] {
+            let arguments: Vec<_> = turn.calls().map(|call| call.arguments.clone()).collect();
+            assert_eq!(arguments.len(), 2, "{reason}");
+            // As the model wrote it, and known to be cut; the one beside it is whole.
+            assert_eq!(arguments[0].as_text(), CUT, "{reason}");
+            let problem = arguments[0].parse().unwrap_err();
+            assert!(matches!(problem, placet_core::tool::MalformedArguments::NotJson { incomplete: true, .. }));
+            arguments[1].parse().expect("whole arguments");
+            // Nor is it made whole for a client.
+            let told = super::encode_response(&head(), &turn);
+            let told = &told["choices"][0]["message"]["tool_calls"];
+            assert_eq!(told[0]["function"]["arguments"], CUT, "{reason}");
+            assert_eq!(told[1]["function"]["arguments"], "{\"a\": 1}", "{reason}");
+        }
+    }
 }
 
 #[test]
@@ -624,10 +653,18 @@ fn row_68_chat_thinking_is_read_from_either_field() {
 
 #[test]
 fn row_69_chat_a_usage_chunk_without_choices_is_legal_wherever_it_stands() {
-    let usage =
-        json!({"object": "text_completion", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
-    let turn = turn(&[usage, chunk(json!({"content": "a"})), ended(json!("stop"))]);
-    assert_eq!(turn.usage.unwrap().output, 2);
+    for choices in [json!([]), Value::Null] {
+        let usage = json!({"object": "text_completion", "choices": choices,
+            "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
+        for place in 0..=3 {
+            let mut chunks = vec![chunk(json!({"content": "a"})), chunk(json!({"content": "b"})), ended(json!("stop"))];
+            chunks.insert(place, usage.clone());
+            let turn = turn(&chunks);
+            let usage = turn.usage.unwrap();
+            assert_eq!((turn.text().as_str(), &turn.stop), ("ab", &StopReason::End), "at {place}");
+            assert_eq!((usage.input, usage.output), (1, 2), "at {place}");
+        }
+    }
 }
 
 /// What a client can rely on, event by event.

@@ -5,7 +5,8 @@ use super::parts::is_item;
 use super::write;
 use crate::answer::events_of;
 use crate::request::AnswerHead;
-use placet_core::part::MediaSource;
+use crate::shown;
+use placet_core::part::{Media, MediaSource};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, WholeItem};
 use placet_core::{ItemBody, Part, ProviderId, Turn, TurnEvent};
 use serde_json::{Value, json};
@@ -58,6 +59,9 @@ impl EventEncoder {
             }
             ItemBody::HostedCall(call) => {
                 self.seal("item", call.provider.clone(), json_of(&whole.body), out);
+                if let Some(media) = shown::made(call) {
+                    self.picture(whole.index, &media, out);
+                }
             }
             ItemBody::Native(native) => self.seal("item", native.provider.clone(), json_of(&whole.body), out),
             ItemBody::Message(message) => {
@@ -83,7 +87,7 @@ impl EventEncoder {
                 },
                 out,
             ),
-            ItemBody::Artifact(artifact) => self.picture(&artifact.media.source, out),
+            ItemBody::Artifact(artifact) => self.whole_part(whole.index, &shown::part_of(&artifact.media), out),
             // Nothing that a model answers with.
             _ => {}
         }
@@ -98,23 +102,35 @@ impl EventEncoder {
                 }
                 self.close_before(None, out);
             }
-            Part::Image(media) => self.picture(&media.source, out),
+            Part::Image(media) => self.picture(index, media, out),
             Part::Native(native) => {
                 let body = ItemBody::Native(native.clone());
                 self.seal("item", native.provider.clone(), json_of(&body), out);
             }
-            // The protocol has no place for it in an answer.
-            _ => {}
+            part => self.shown(index, part, out),
         }
     }
 
+    /// What has no place of its own in an answer, as a text.
+    fn shown(&mut self, index: u32, part: &Part, out: &mut Vec<u8>) {
+        let Some(text) = shown::markdown(part) else { return };
+        self.said(Sort::Text, &TextDelta { index, text }, out);
+        self.close_before(None, out);
+    }
+
     /// A picture that a model made.
-    fn picture(&mut self, source: &MediaSource, out: &mut Vec<u8>) {
-        let MediaSource::Inline(inline) = source else { return };
+    fn picture(&mut self, index: u32, media: &Media, out: &mut Vec<u8>) {
+        let MediaSource::Inline(inline) = &media.source else {
+            return self.shown(index, &Part::Image(media.clone()), out);
+        };
         let id = self.mint("ig");
-        let item = json!({
+        let mut item = json!({
             "id": id, "type": "image_generation_call", "status": "completed", "result": &*inline.base64,
         });
+        let format = media.mime_type.as_deref().and_then(|mime| mime.strip_prefix("image/"));
+        if let Some(format) = format.filter(|format| *format != "png") {
+            item["output_format"] = format.into();
+        }
         self.write_whole(&item, out);
     }
 }

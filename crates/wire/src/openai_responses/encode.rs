@@ -1,14 +1,18 @@
 //! From a request of ours to the body of a Responses request.
 
+mod output;
+
 use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
 use super::write::{self, List, Object};
-use super::{Dialect, OutputSupport, hosted};
+use super::{Dialect, hosted};
+use crate::carry::carry;
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::foreign;
 use crate::json::Replayed;
 use crate::names::alias;
 use crate::options::{self, Words};
+use crate::protocol::Protocol;
 use placet_core::hosted::HostedTool;
 use placet_core::part::Native;
 use placet_core::turn::StateMode;
@@ -38,8 +42,10 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
 
 /// The body of a request. A client that goes on from a kept answer says itself what is new, so that all of its items are sent.
 pub(super) fn encode(request: &TurnRequest, dialect: &Dialect, sends_all: bool) -> Result<Encoded, ProviderError> {
-    foreign::refuse(request, &dialect.provider, dialect.stateful)?;
-    let mut encoder = Encoder::new(request, dialect, sends_all);
+    let mut omitted = Omissions::default();
+    let carried = carry(request, &dialect.provider, Protocol::OpenaiResponses, dialect.stateful, &mut omitted)?;
+    let request = &*carried;
+    let mut encoder = Encoder::new(request, dialect, sends_all, omitted);
     let mut body = Body::new(request, dialect);
     encoder.head(&mut body)?;
     encoder.controls(&mut body)?;
@@ -152,16 +158,14 @@ pub(super) struct Encoder<'a> {
     calls: HashMap<&'a CallId, (&'a str, bool)>,
     /// Nothing is kept by the provider, so that ids of what it would have kept mean nothing.
     pub(super) is_unstored: bool,
+    /// The thinking that led to what comes next does not go out, so that its ids would be looked up in vain.
+    is_unpaired: bool,
     sends_all: bool,
     additional: u64,
 }
 
 impl<'a> Encoder<'a> {
-    fn new(request: &'a TurnRequest, dialect: &'a Dialect, sends_all: bool) -> Self {
-        let mut omitted = Omissions::default();
-        if request.native.as_ref().is_some_and(|native| native.provider != dialect.provider) {
-            omitted.add("native", FOREIGN);
-        }
+    fn new(request: &'a TurnRequest, dialect: &'a Dialect, sends_all: bool, omitted: Omissions) -> Self {
         Encoder {
             request,
             dialect,
@@ -170,6 +174,7 @@ impl<'a> Encoder<'a> {
             used_ids: HashSet::new(),
             calls: HashMap::new(),
             is_unstored: false,
+            is_unpaired: false,
             sends_all,
             additional: 0,
         }
@@ -205,7 +210,7 @@ impl<'a> Encoder<'a> {
         let mut text = Vec::new();
         let mut list = List::new(&mut text);
         if offers {
-            tools::write_tools(request, None, dialect, &mut self.omitted, &mut list);
+            tools::write_tools(request, None, dialect, &mut self.omitted, &mut list)?;
             for tool in request.hosted.iter().filter(|tool| hosted::additional(tool).is_none()) {
                 let tool = self.own_options(tool)?;
                 hosted::write(&tool, dialect, &mut list)?;
@@ -286,37 +291,6 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn output(&mut self, body: &mut Body<'_>) -> Result<(), ProviderError> {
-        let Some(output) = &self.request.output else { return Ok(()) };
-        let is_any_object = !output.strict && *output.schema.as_value() == json!({"type": "object"});
-        let format = match self.dialect.output {
-            OutputSupport::Schema if !is_any_object => {
-                let mut format = json!({
-                    "type": "json_schema", "name": alias(&output.name), "schema": output.schema.as_value(),
-                    "strict": output.strict,
-                });
-                if let Some(description) = &output.description {
-                    format["description"] = description.as_str().into();
-                }
-                format
-            }
-            OutputSupport::Schema | OutputSupport::Object if !output.strict => {
-                if !is_any_object {
-                    self.omitted.add("output.loose", "the server takes no schema; it is only told to answer with JSON");
-                }
-                json!({"type": "json_object"})
-            }
-            _ if output.strict => return Err(self.unsupported("output.strict")),
-            _ => {
-                let field = if is_any_object { "output.any_object" } else { "output.loose" };
-                self.omitted.add(field, "the server takes no schema for its answer");
-                return Ok(());
-            }
-        };
-        body.put_in("text", "format", format);
-        Ok(())
-    }
-
     /// The items that are sent: all of them, or where the provider goes on from an answer that it kept, what came after it. Old
     /// items would stand there twice. A client that goes on from one says itself what is new.
     fn sent(&self) -> &'a [std::sync::Arc<Item>] {
@@ -383,7 +357,12 @@ impl<'a> Encoder<'a> {
         let mut rest = sent;
         while let Some((item, after)) = rest.split_first() {
             rest = after;
+            self.is_unpaired &= self.is_models(&item.body);
             match &item.body {
+                ItemBody::Reasoning(reasoning) if self.is_alone(reasoning, rest) => {
+                    self.omitted
+                        .add("reasoning", "what it led to is not there, and without that the server refuses it");
+                }
                 ItemBody::Message(message) => {
                     let id = super::onto::message_id(message, self.dialect);
                     let is_same = |item: &&std::sync::Arc<Item>| match &item.body {
@@ -408,7 +387,7 @@ impl<'a> Encoder<'a> {
     fn item(&mut self, body: &'a ItemBody, list: &mut List<'_>) -> Result<(), ProviderError> {
         let own = |provider: &placet_core::ProviderId| *provider == self.dialect.provider;
         match body {
-            ItemBody::Reasoning(reasoning) => self.reasoning(reasoning, list),
+            ItemBody::Reasoning(reasoning) => self.is_unpaired |= !self.reasoning(reasoning, list),
             ItemBody::ToolCall(call) => self.call(call, list),
             ItemBody::ToolResult(result) => self.result(result, list)?,
             ItemBody::HostedCall(call) if own(&call.provider) && is_item(&call.value) => list.push(&call.value),
@@ -423,6 +402,22 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
+    /// Whether nothing of the model's follows on thinking of this provider.
+    fn is_alone(&self, reasoning: &placet_core::item::Reasoning, rest: &[std::sync::Arc<Item>]) -> bool {
+        let is_own = reasoning.native.as_ref().is_some_and(|native| native.provider == self.dialect.provider);
+        let next = rest.iter().find(|item| !matches!(item.body, ItemBody::Reasoning(_)));
+        let refers = |body: &ItemBody| {
+            // What it refers to may be what followed.
+            matches!(body, ItemBody::Native(native) if native.value["type"] == "item_reference")
+        };
+        is_own && !next.is_some_and(|item| self.is_models(&item.body) || refers(&item.body))
+    }
+
+    /// Whether the ids of what a provider keeps are left out.
+    pub(super) fn is_without_ids(&self) -> bool {
+        self.is_unstored || self.is_unpaired
+    }
+
     fn native(&mut self, native: &'a Native, list: &mut List<'_>) -> Result<(), ProviderError> {
         let Some(map) = native.value.as_object().filter(|map| map.get("type").is_some_and(|kind| kind == ADDITIONAL))
         else {
@@ -435,7 +430,7 @@ impl<'a> Encoder<'a> {
         let mut object = Object::new(list.next());
         object.merge(map, &["tools"]);
         let mut inner = List::new(object.key("tools"));
-        tools::write_tools(self.request, number, self.dialect, &mut self.omitted, &mut inner);
+        tools::write_tools(self.request, number, self.dialect, &mut self.omitted, &mut inner)?;
         for tool in self.request.hosted.iter().filter(|tool| hosted::additional(tool) == number) {
             let tool = self.own_options(tool)?;
             hosted::write(&tool, self.dialect, &mut inner)?;
@@ -445,15 +440,20 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn reasoning(&mut self, reasoning: &placet_core::item::Reasoning, list: &mut List<'_>) {
+    /// Writes thinking; whether it went out.
+    fn reasoning(&mut self, reasoning: &placet_core::item::Reasoning, list: &mut List<'_>) -> bool {
+        let mut left_out = |why| {
+            self.omitted.add("reasoning", why);
+            false
+        };
         let Some(native) = reasoning.native.as_ref().filter(|native| native.provider == self.dialect.provider) else {
-            return self.omitted.add("reasoning", FOREIGN);
+            return left_out(FOREIGN);
         };
         if !self.dialect.replay_reasoning {
-            return self.omitted.add("reasoning", "the server does not take it back");
+            return left_out("the server does not take it back");
         }
         let Some(map) = native.value.as_object().filter(|_| is_reasoning(&native.value)) else {
-            return self.omitted.add("reasoning", OTHER_PROTOCOL);
+            return left_out(OTHER_PROTOCOL);
         };
         let is_given = |key: &str| match map.get(key) {
             None | Some(Value::Null) => false,
@@ -464,7 +464,7 @@ impl<'a> Encoder<'a> {
         let is_in_private =
             matches!(self.request.controls.state, Some(StateMode::ZeroRetention | StateMode::EncryptedReasoning));
         if is_in_private && !is_given("encrypted_content") && !is_given("content") {
-            return self.omitted.add("reasoning", "nothing was kept, and it did not come encrypted");
+            return left_out("nothing was kept, and it did not come encrypted");
         }
         let mut object = Object::new(list.next());
         object.field("type", "reasoning");
@@ -474,6 +474,7 @@ impl<'a> Encoder<'a> {
             object.field("summary", &[(); 0]);
         }
         object.end();
+        true
     }
 
     /// Keeps the id that a call goes by: the provider's own where it is usable and no other call of the conversation has it.
@@ -527,7 +528,7 @@ impl<'a> Encoder<'a> {
         }
         let known: &[&str] = &["type", "call_id", "name", "input", "arguments"];
         let unstored: &[&str] = &["type", "call_id", "name", "input", "arguments", "id"];
-        object.merge(native, if self.is_unstored { unstored } else { known });
+        object.merge(native, if self.is_without_ids() { unstored } else { known });
         object.end();
     }
 

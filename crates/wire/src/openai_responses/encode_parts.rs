@@ -39,7 +39,7 @@ impl<'a> Encoder<'a> {
         let parts: Vec<&Part> = group.iter().flat_map(|message| &message.parts).collect();
         let head = message_head_of(first, self.dialect);
         let native = own_object(first.native.as_ref(), self.dialect);
-        let has_id = !self.is_unstored && [head, native].into_iter().flatten().any(|map| map.contains_key("id"));
+        let has_id = !self.is_without_ids() && [head, native].into_iter().flatten().any(|map| map.contains_key("id"));
         let mut content = Vec::new();
         match parts.as_slice() {
             // A message with an id is written in full, as the protocol wants it.
@@ -56,7 +56,7 @@ impl<'a> Encoder<'a> {
         object.field("type", "message");
         object.field("role", role);
         let mut known = vec!["type", "role", "content"];
-        if self.is_unstored {
+        if self.is_without_ids() {
             known.push("id");
         }
         for map in [head, native].into_iter().flatten() {

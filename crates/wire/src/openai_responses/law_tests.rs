@@ -205,7 +205,9 @@ fn generate(choices: &[u16]) -> TurnRequest {
             let reference = json!({"type": "item_reference", "id": format!("msg_{round}")});
             request.items.push(item(native(reference).into()));
         }
-        if s.one_in(3) {
+        // Thinking leads to something: alone it does not go out.
+        let thinks = s.one_in(3);
+        if thinks {
             let text = s.text();
             let mut state = json!({"type": "reasoning", "id": format!("rs_{round}"), "summary": []});
             let place = if s.one_in(2) { ("content", "reasoning_text") } else { ("summary", "summary_text") };
@@ -215,7 +217,7 @@ fn generate(choices: &[u16]) -> TurnRequest {
             }
             request.items.push(item(Reasoning { text, native: Some(native(state)) }.into()));
         }
-        if s.one_in(2) {
+        if s.one_in(2) || thinks {
             let state = s.maybe(|s| match s.below(3) {
                 0 => json!({"type": "refusal"}),
                 1 => json!({"annotations": [{"type": "url_citation", "url": "x"}]}),

@@ -1,5 +1,6 @@
 //! Tools of ours and of clients: functions, custom tools, namespaces, and tools that come in the middle of a conversation.
 
+use super::encode::unsupported;
 use super::hosted;
 use super::parts::{native, rest, word};
 use super::write::{List, Object};
@@ -9,7 +10,7 @@ use crate::names::{Names, alias};
 use crate::request::RequestError;
 use crate::tools::{ObjectSchema, object_schema};
 use placet_core::hosted::HostedTool;
-use placet_core::{Effect, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
+use placet_core::{Effect, ProviderError, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -190,7 +191,7 @@ pub(super) fn write_tools(
     dialect: &Dialect,
     omitted: &mut Omissions,
     list: &mut List<'_>,
-) {
+) -> Result<(), ProviderError> {
     let number = |tool: &ToolDefinition| own(tool, &dialect.provider).and_then(|own| own.get(ADDITIONAL)?.as_u64());
     let tools = request.tools.iter().filter(|tool| number(tool) == additional);
     let mut tools = tools.peekable();
@@ -200,23 +201,29 @@ pub(super) fn write_tools(
     };
     while let Some(tool) = tools.next() {
         let Some(shared) = space(tool) else {
-            write_function(tool, dialect, omitted, list.next());
+            write_function(tool, dialect, omitted, list.next())?;
             continue;
         };
         let mut object = Object::new(list.next());
         object.field("type", "namespace");
         object.merge(&shared, &[]);
         let mut inner = List::new(object.key("tools"));
-        write_function(tool, dialect, omitted, inner.next());
+        write_function(tool, dialect, omitted, inner.next())?;
         while let Some(tool) = tools.next_if(|tool| space(tool).as_ref() == Some(&shared)) {
-            write_function(tool, dialect, omitted, inner.next());
+            write_function(tool, dialect, omitted, inner.next())?;
         }
         inner.end();
         object.end();
     }
+    Ok(())
 }
 
-fn write_function(tool: &ToolDefinition, dialect: &Dialect, omitted: &mut Omissions, out: &mut Vec<u8>) {
+fn write_function(
+    tool: &ToolDefinition,
+    dialect: &Dialect,
+    omitted: &mut Omissions,
+    out: &mut Vec<u8>,
+) -> Result<(), ProviderError> {
     if tool.cache.is_some() {
         omitted.add("tool.cache", "this protocol marks no tool");
     }
@@ -239,11 +246,12 @@ fn write_function(tool: &ToolDefinition, dialect: &Dialect, omitted: &mut Omissi
     let mut known = vec!["type", "name", "description", NAMESPACE, ADDITIONAL];
     if wire.is_custom {
         object.merge(own, &known);
-        return object.end();
+        object.end();
+        return Ok(());
     }
     if own.get("type").is_some_and(|kind| kind == "custom") {
-        if own.contains_key("format") {
-            omitted.add("tool.native", "the server takes no grammar");
+        if own.get("format").is_some_and(|format| format["type"] != "text") {
+            return Err(unsupported(dialect, "tool.grammar"));
         }
         known.push("format");
     }
@@ -263,6 +271,7 @@ fn write_function(tool: &ToolDefinition, dialect: &Dialect, omitted: &mut Omissi
     known.extend(["parameters", "strict"]);
     object.merge(own, &known);
     object.end();
+    Ok(())
 }
 
 /// Takes `additionalProperties: false` out, at every depth.

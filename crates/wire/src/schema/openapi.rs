@@ -366,7 +366,7 @@ fn choose(
 }
 
 /// Whether no value fits two of these: they are of different types, or a field that all demand tells them apart.
-fn are_disjoint(schemas: &[Value]) -> bool {
+pub(super) fn are_disjoint(schemas: &[Value]) -> bool {
     let types: Option<Vec<&str>> = schemas.iter().map(|schema| schema.get("type").and_then(Value::as_str)).collect();
     if let Some(types) = &types {
         let kinds: std::collections::BTreeSet<&str> =

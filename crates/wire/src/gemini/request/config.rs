@@ -3,7 +3,7 @@
 use super::super::encode::OUTPUT;
 use super::super::hosted::{take_count, take_words};
 use super::super::parts::{take, take_object, take_text};
-use crate::schema::from_openapi;
+use crate::schema::{fits_strict, from_openapi, without_google};
 use placet_core::turn::{AllowedTools, OutputFormat};
 use placet_core::{Schema, ToolChoice, ToolName, TurnRequest};
 use serde_json::{Map, Value, json};
@@ -131,7 +131,11 @@ fn output(config: &mut Map<String, Value>, request: &mut TurnRequest) {
     request.output = Some(OutputFormat {
         name: word("title").filter(is_name).unwrap_or_else(|| OUTPUT.to_owned()),
         description: word("description"),
-        strict: schema.is_some(),
+        // The model is held to it either way; only some schemas are such that others can be told to do so.
+        strict: schema.as_ref().is_some_and(|schema| match without_google(schema) {
+            Some(plain) => fits_strict(&plain),
+            None => fits_strict(schema),
+        }),
         schema: Schema::new(schema.unwrap_or_else(|| json!({"type": "object"}))),
     });
 }

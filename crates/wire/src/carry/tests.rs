@@ -1,0 +1,498 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+use crate::names::Names;
+use crate::protocol::Protocol::{self, AnthropicMessages, Gemini, OpenaiChat, OpenaiResponses};
+use crate::{AnswerHead, left_out};
+use placet_core::env::ManualClock;
+use placet_core::{Accumulator, Env, ErrorKind, Timestamp, Turn};
+use serde_json::{Value, json};
+
+fn env() -> Env {
+    Env::deterministic(ManualClock::new(Timestamp::from_millis(1)), 1)
+}
+
+/// What becomes of a client's body in another protocol: the body and what was left out, or the refusal.
+fn through(from: Protocol, to: Protocol, body: &Value) -> Result<(Value, Vec<String>), String> {
+    let read = from.decode_request(body.to_string().as_bytes(), &"client".into(), &env());
+    let mut read = read.expect("a request").request;
+    read.model = "m".into();
+    let written = to.encode_request(&read, &to.as_str().into(), false).map_err(|error| {
+        assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+        error.message
+    })?;
+    let body = serde_json::from_slice(&written.body).expect("JSON");
+    Ok((body, written.omitted.into_iter().map(|omission| omission.what).collect()))
+}
+
+fn others(than: Protocol) -> impl Iterator<Item = Protocol> {
+    Protocol::ALL.into_iter().filter(move |protocol| *protocol != than)
+}
+
+fn with(mut body: Value, more: Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+    body
+}
+
+fn chat(more: Value) -> Value {
+    with(json!({"model": "m", "messages": [{"role": "user", "content": "a"}]}), more)
+}
+
+fn responses(more: Value) -> Value {
+    with(json!({"model": "m", "input": "a"}), more)
+}
+
+fn anthropic(more: Value) -> Value {
+    with(json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}]}), more)
+}
+
+fn gemini(more: Value) -> Value {
+    with(json!({"contents": [{"role": "user", "parts": [{"text": "a"}]}]}), more)
+}
+
+fn say(content: Value) -> Value {
+    anthropic(json!({"messages": [{"role": "user", "content": content}]}))
+}
+
+#[test]
+fn search_results_and_documents_of_blocks_are_told_as_their_texts() {
+    let result = json!({"type": "search_result", "source": "https://example.com/a", "title": "On skies",
+        "content": [{"type": "text", "text": "The sky is blue."}, {"type": "text", "text": "At noon."}],
+        "citations": {"enabled": true}});
+    let document = json!({"type": "document", "title": "On seas", "context": "From 1990.", "source": {"type": "content",
+        "content": [{"type": "text", "text": "The sea is green."},
+            {"type": "image", "source": {"type": "url", "url": "https://example.com/s.png"}}]}});
+    let plain = json!({"type": "document", "source": {"type": "content", "content": "The land is brown."}});
+    let body = say(json!([result, document, plain, {"type": "text", "text": "Well?"}]));
+    for to in others(AnthropicMessages) {
+        let (written, omitted) = through(AnthropicMessages, to, &body).unwrap();
+        let text = written.to_string();
+        for said in [
+            "On skies",
+            "https://example.com/a",
+            "The sky is blue.",
+            "At noon.",
+            "On seas",
+            "From 1990.",
+            "The sea is green.",
+            "https://example.com/s.png",
+            "The land is brown.",
+            "Well?",
+        ] {
+            assert!(text.contains(said), "{to}: {said}: {text}");
+        }
+        assert_eq!(omitted, ["search_result.citations"], "{to}");
+    }
+    let (written, omitted) = through(AnthropicMessages, AnthropicMessages, &body).unwrap();
+    assert_eq!((&written["messages"], omitted), (&body["messages"], Vec::new()), "there they are blocks");
+    // Within the result of a tool, too.
+    let body = anthropic(json!({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [result]}]}],
+        "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]}));
+    for to in Protocol::ALL {
+        let (written, _) = through(AnthropicMessages, to, &body).unwrap();
+        assert!(written.to_string().contains("The sky is blue."), "{to}: {written}");
+    }
+}
+
+#[test]
+fn what_a_user_says_in_words_of_one_protocol_is_refused_elsewhere() {
+    let block = |block: Value| (AnthropicMessages, say(json!([{"type": "text", "text": "a"}, block])));
+    let item = |item: Value| (OpenaiResponses, responses(json!({"input": [{"role": "user", "content": "a"}, item]})));
+    let part = |part: Value| (OpenaiChat, chat(json!({"messages": [{"role": "user", "content": [part]}]})));
+    let given = |part: Value| (Gemini, gemini(json!({"contents": [{"role": "user", "parts": [part]}]})));
+    for ((from, body), named) in [
+        (block(json!({"type": "container_upload", "file_id": "f"})), "native_part.container_upload"),
+        (block(json!({"type": "document", "source": {"type": "odd"}})), "native_part.document"),
+        (item(json!({"type": "item_reference", "id": "msg_1"})), "native_item.item_reference"),
+        (item(json!({"id": "msg_1"})), "native_item.item_reference"),
+        (item(json!({"type": "compaction", "encrypted_content": "x"})), "native_item.compaction"),
+        (
+            item(json!({"type": "mcp_approval_response", "approve": true, "approval_request_id": "r"})),
+            "native_item.mcp_approval_response",
+        ),
+        (
+            item(json!({"type": "computer_call_output", "call_id": "c", "output": {}})),
+            "hosted_call.computer_call_output",
+        ),
+        (part(json!({"type": "video_url", "video_url": {"url": "https://x"}})), "native_part.video_url"),
+        (given(json!({"executableCode": {"code": "1", "language": "PYTHON"}})), "native_part.executableCode"),
+        ((Gemini, gemini(json!({"contents": [{"role": "odd", "parts": [{"text": "a"}]}]}))), "native_item.odd"),
+    ] {
+        for to in others(from) {
+            let refused = through(from, to, &body).unwrap_err();
+            assert!(refused.contains(&format!("`{named}`")), "{from} to {to}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_summary_stays_what_was_said() {
+    let body = anthropic(json!({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "compaction", "content": "They spoke of skies."},
+            {"type": "text", "text": "Yes."}]},
+        {"role": "user", "content": "b"}]}));
+    for to in others(AnthropicMessages) {
+        let (written, omitted) = through(AnthropicMessages, to, &body).unwrap();
+        assert!(written.to_string().contains("They spoke of skies."), "{to}: {written}");
+        assert_eq!(omitted, [""; 0], "{to}");
+    }
+}
+
+#[test]
+fn a_grammar_goes_where_there_are_grammars() {
+    let of_chat = json!([{"type": "custom", "custom": {"name": "math", "description": "Works it out.", "format":
+        {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: \"1\""}}}}]);
+    let of_responses = json!([{"type": "custom", "name": "math", "description": "Works it out.", "format":
+        {"type": "grammar", "syntax": "lark", "definition": "start: \"1\""}}]);
+    let called = |tools: &Value| {
+        chat(json!({"tools": tools, "messages": [{"role": "user", "content": "a"},
+            {"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "math", "input": "1"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "1"}, {"role": "user", "content": "b"}]}))
+    };
+    let (written, omitted) = through(OpenaiChat, OpenaiResponses, &called(&of_chat)).unwrap();
+    assert_eq!((&written["tools"], &omitted), (&of_responses, &vec!["tool_call.native".to_owned()]));
+    assert_eq!(written["input"][1]["type"], "custom_tool_call");
+    let asked = responses(json!({"tools": of_responses, "input": [{"role": "user", "content": "a"},
+        {"type": "custom_tool_call", "call_id": "c", "name": "math", "input": "1"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "1"}]}));
+    let (written, omitted) = through(OpenaiResponses, OpenaiChat, &asked).unwrap();
+    assert_eq!((&written["tools"], omitted), (&of_chat, Vec::new()));
+    assert_eq!(written["messages"][1]["tool_calls"][0]["custom"], json!({"name": "math", "input": "1"}));
+    for to in [AnthropicMessages, Gemini] {
+        for (from, body) in [(OpenaiChat, called(&of_chat)), (OpenaiResponses, asked.clone())] {
+            let refused = through(from, to, &body).unwrap_err();
+            assert!(refused.contains("`tool.grammar`") && refused.contains("`math`"), "{to}: {refused}");
+        }
+    }
+    // Without one it is a tool with a text anywhere.
+    let free = responses(json!({"tools": [{"type": "custom", "name": "math", "format": {"type": "text"}}]}));
+    for to in [AnthropicMessages, Gemini, OpenaiChat] {
+        assert_eq!(through(OpenaiResponses, to, &free).unwrap().1, [""; 0], "{to}");
+    }
+}
+
+#[test]
+fn several_answers_are_asked_for_or_refused() {
+    let two = chat(json!({"n": 2}));
+    let candidates = gemini(json!({"generationConfig": {"candidateCount": 2}}));
+    let (written, omitted) = through(OpenaiChat, Gemini, &two).unwrap();
+    assert_eq!((&written["generationConfig"]["candidateCount"], omitted), (&json!(2), Vec::new()));
+    let (written, omitted) = through(Gemini, OpenaiChat, &candidates).unwrap();
+    assert_eq!((&written["n"], omitted), (&json!(2), Vec::new()));
+    for to in [OpenaiResponses, AnthropicMessages] {
+        for (from, body) in [(OpenaiChat, &two), (Gemini, &candidates)] {
+            let refused = through(from, to, body).unwrap_err();
+            assert!(refused.contains("`native.n`"), "{from} {to}: {refused}");
+        }
+    }
+    for to in Protocol::ALL {
+        let (_, omitted) = through(OpenaiChat, to, &chat(json!({"n": 1}))).unwrap();
+        assert_eq!(omitted, [""; 0], "{to}: one is what is given anyway");
+    }
+}
+
+#[test]
+fn json_is_no_hint() {
+    let refused = through(OpenaiChat, AnthropicMessages, &chat(json!({"response_format": {"type": "json_object"}})));
+    assert!(refused.unwrap_err().contains("`output.any_object`"));
+    let refused =
+        through(OpenaiResponses, AnthropicMessages, &responses(json!({"text": {"format": {"type": "json_object"}}})));
+    assert!(refused.unwrap_err().contains("`output.any_object`"));
+    let (written, _) = through(OpenaiChat, Gemini, &chat(json!({"response_format": {"type": "json_object"}}))).unwrap();
+    assert_eq!(written["generationConfig"]["responseMimeType"], "application/json");
+    let odd = chat(json!({"response_format": {"type": "grammar", "grammar": "x"}}));
+    for to in others(OpenaiChat) {
+        assert!(through(OpenaiChat, to, &odd).unwrap_err().contains("`native.response_format`"), "{to}");
+    }
+    let odd = gemini(json!({"generationConfig": {"responseMimeType": "text/x.enum", "responseSchema":
+        {"type": "STRING", "enum": ["a"]}}}));
+    for to in others(Gemini) {
+        let refused = through(Gemini, to, &odd).unwrap_err();
+        assert!(refused.contains("`native.generationConfig.responseMimeType`"), "{to}: {refused}");
+    }
+}
+
+#[test]
+fn calls_held_to_their_schemas_are_strict_tools_where_the_schemas_are_fit() {
+    let body = |schema: Value| {
+        gemini(json!({"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": schema}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}}}))
+    };
+    let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+        "additionalProperties": false});
+    let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    for (to, place) in [
+        (OpenaiChat, "/tools/0/function/strict"),
+        (OpenaiResponses, "/tools/0/strict"),
+        (AnthropicMessages, "/tools/0/strict"),
+    ] {
+        let (written, omitted) = through(Gemini, to, &body(closed.clone())).unwrap();
+        assert_eq!((written.pointer(place), omitted), (Some(&json!(true)), Vec::new()), "{to}");
+        let refused = through(Gemini, to, &body(open.clone())).unwrap_err();
+        assert!(refused.contains("`tool_choice.validated`"), "{to}: {refused}");
+    }
+    let (written, _) = through(Gemini, Gemini, &body(open)).unwrap();
+    assert_eq!(written["toolConfig"], json!({"functionCallingConfig": {"mode": "VALIDATED"}}));
+}
+
+#[test]
+fn googles_schema_is_strict_only_where_openai_takes_it() {
+    let ask = |schema: Value| {
+        gemini(json!({"generationConfig": {"responseMimeType": "application/json", "responseSchema": schema}}))
+    };
+    let open = ask(json!({"type": "OBJECT", "propertyOrdering": ["b", "a"], "properties": {
+        "a": {"type": "STRING", "format": "enum", "enum": ["x", "y"]}, "b": {"type": "INTEGER", "nullable": true}}}));
+    let plain = json!({"type": "object", "properties": {
+        "a": {"type": "string", "enum": ["x", "y"]}, "b": {"type": ["integer", "null"]}}});
+    let (written, omitted) = through(Gemini, OpenaiChat, &open).unwrap();
+    let format = &written["response_format"]["json_schema"];
+    assert_eq!((&format["schema"], &format["strict"], omitted), (&plain, &json!(false), Vec::new()));
+    let (written, _) = through(Gemini, OpenaiResponses, &open).unwrap();
+    assert_eq!((&written["text"]["format"]["schema"], &written["text"]["format"]["strict"]), (&plain, &json!(false)));
+    let closed = gemini(json!({"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema":
+        {"type": "object", "propertyOrdering": ["a"], "properties": {"a": {"type": "string"}}, "required": ["a"],
+            "additionalProperties": false}}}));
+    let (written, _) = through(Gemini, OpenaiChat, &closed).unwrap();
+    let format = &written["response_format"]["json_schema"];
+    assert!(format["strict"] == true && format["schema"].get("propertyOrdering").is_none(), "{format}");
+    let (written, _) = through(Gemini, AnthropicMessages, &open).unwrap();
+    let schema = &written["output_config"]["format"]["schema"];
+    assert!(schema["additionalProperties"] == false && schema.get("propertyOrdering").is_none(), "{schema}");
+    // A tool's, too.
+    let tool = gemini(json!({"tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT",
+        "propertyOrdering": ["a"], "properties": {"a": {"type": "STRING", "format": "enum", "enum": ["x"]}}}}]}]}));
+    for to in others(Gemini) {
+        let (written, omitted) = through(Gemini, to, &tool).unwrap();
+        let text = written["tools"].to_string();
+        assert!(!text.contains("propertyOrdering") && !text.contains("format") && omitted.is_empty(), "{to}: {text}");
+    }
+}
+
+#[test]
+fn a_schema_that_an_answer_cannot_be_held_to_is_refused() {
+    let ask = |schema: Value| {
+        chat(json!({"response_format": {"type": "json_schema", "json_schema":
+            {"name": "n", "strict": true, "schema": schema}}}))
+    };
+    let recursive = json!({"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties":
+        {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}, "name": {"type": "string", "minLength": 2}},
+        "required": ["next", "name"], "additionalProperties": false}}});
+    let short = json!({"type": "object", "properties": {"name": {"type": "string", "minLength": 2}},
+        "required": ["name"], "additionalProperties": false});
+    for (schema, said) in [(recursive, "#/$defs/node"), (short, "minLength")] {
+        let refused = through(OpenaiChat, AnthropicMessages, &ask(schema)).unwrap_err();
+        assert!(refused.contains("`output.strict`") && refused.contains(said), "{refused}");
+    }
+}
+
+#[test]
+fn references_that_lead_nowhere_are_refused() {
+    for target in ["#/$defs/none", "https://example.com/schema.json"] {
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": target}}});
+        for from in [OpenaiChat, AnthropicMessages] {
+            let body = match from {
+                OpenaiChat => chat(json!({"tools": [{"type": "function", "function":
+                    {"name": "f", "parameters": schema}}]})),
+                _ => anthropic(json!({"tools": [{"name": "f", "input_schema": schema}]})),
+            };
+            for to in Protocol::ALL {
+                let refused = through(from, to, &body).unwrap_err();
+                assert!(refused.contains("`tool`") && refused.contains(target) && refused.contains("`f`"), "{refused}");
+            }
+        }
+        let body = chat(json!({"response_format": {"type": "json_schema", "json_schema":
+            {"name": "n", "strict": true, "schema": schema}}}));
+        for to in Protocol::ALL {
+            let refused = through(OpenaiChat, to, &body).unwrap_err();
+            assert!(refused.contains("`output.strict`") && refused.contains(target), "{to}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn each_field_that_is_left_out_is_named() {
+    let body = chat(json!({"logit_bias": {"1": 2}, "prediction": {"type": "content", "content": "x"}, "odd": 1,
+        "messages": [{"role": "user", "name": "ann", "content": "a"}]}));
+    for to in others(OpenaiChat) {
+        let (_, omitted) = through(OpenaiChat, to, &body).unwrap();
+        for named in ["native.logit_bias", "native.prediction", "native.odd", "message.native.name"] {
+            assert!(omitted.iter().any(|what| what == named), "{to}: {named}: {omitted:?}");
+        }
+    }
+    let body = gemini(json!({"generationConfig": {"mediaResolution": "MEDIA_RESOLUTION_LOW",
+        "thinkingConfig": {"thinkingBudget": -1}}, "toolConfig": {"retrievalConfig": {"languageCode": "de"}}}));
+    let (_, omitted) = through(Gemini, OpenaiChat, &body).unwrap();
+    for named in ["native.generationConfig.mediaResolution", "native.toolConfig.retrievalConfig"] {
+        assert!(omitted.iter().any(|what| what == named), "{named}: {omitted:?}");
+    }
+    let body = responses(json!({"reasoning": {"context": "auto"}, "stream_options": {"include_obfuscation": false}}));
+    let (_, mut omitted) = through(OpenaiResponses, AnthropicMessages, &body).unwrap();
+    omitted.sort();
+    assert_eq!(omitted, ["native.reasoning.context", "native.stream_options.include_obfuscation"]);
+    let body = anthropic(json!({"speed": "fast", "tools": [{"name": "f", "input_schema": {"type": "object",
+        "properties": {}}, "defer_loading": true, "input_examples": [{}]}]}));
+    let (_, omitted) = through(AnthropicMessages, OpenaiResponses, &body).unwrap();
+    assert_eq!(omitted, ["tool.native.defer_loading", "tool.native.input_examples", "native.speed"]);
+}
+
+fn turn(from: Protocol, body: &Value) -> Turn {
+    let provider = from.as_str().into();
+    let events = from.decode_response(&provider, Names::default(), body.to_string().as_bytes()).expect("an answer");
+    let mut fold = Accumulator::new();
+    events.iter().for_each(|event| fold.push(event));
+    fold.finish(&provider, &env()).expect("a turn")
+}
+
+fn head() -> AnswerHead {
+    AnswerHead {
+        id: "a1".into(),
+        model: "m".into(),
+        created: 0,
+        provider: "client".into(),
+        stream_usage: true,
+        request: None,
+    }
+}
+
+/// The answer as a client of `to` reads it, whole and streamed.
+fn told(to: Protocol, turn: &Turn) -> [String; 2] {
+    let mut encoder = to.encode_events(head());
+    let mut streamed = Vec::new();
+    for event in crate::events_of(turn) {
+        encoder.push(&event, &mut streamed);
+    }
+    encoder.end(&mut streamed);
+    [to.encode_response(&head(), turn).to_string(), String::from_utf8(streamed).unwrap()]
+}
+
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+#[test]
+fn a_picture_reaches_every_client() {
+    let of_gemini = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+        {"text": "Here."}, {"inlineData": {"mimeType": "image/png", "data": PNG}}]}}]});
+    let of_chat = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {
+        "role": "assistant", "content": "Here.",
+        "images": [{"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}}]}}]});
+    let of_parts = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {
+        "role": "assistant", "content": [{"type": "text", "text": "Here."},
+            {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}}]}}]});
+    let of_responses = json!({"id": "r", "object": "response", "status": "completed", "model": "m", "output": [
+        {"type": "message", "id": "msg", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "Here.", "annotations": []}]},
+        {"type": "image_generation_call", "id": "ig", "status": "completed", "result": PNG}]});
+    for (from, body) in
+        [(Gemini, &of_gemini), (OpenaiChat, &of_chat), (OpenaiChat, &of_parts), (OpenaiResponses, &of_responses)]
+    {
+        let turn = turn(from, body);
+        for to in Protocol::ALL {
+            for text in told(to, &turn) {
+                assert!(text.contains(PNG) && text.contains("Here."), "{from} to {to}: {text}");
+            }
+            assert!(!left_out(to, &head(), &turn).iter().any(|omission| omission.what == "media"), "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn what_is_neither_text_nor_picture_is_told_as_a_link() {
+    let body = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+        {"text": "Here."}, {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjQ="}},
+        {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.com/clip-of-the-sky.mp4"}}]}}]});
+    let turn = turn(Gemini, &body);
+    for to in Protocol::ALL {
+        for text in told(to, &turn) {
+            assert!(text.contains("JVBERi0xLjQ=") && text.contains("clip-of-the-sky.mp4"), "{to}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_shown_as_a_text_is_read_back_as_one() {
+    let body = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+        {"inlineData": {"mimeType": "image/png", "data": PNG}}]}}]});
+    let answer = AnthropicMessages.encode_response(&head(), &turn(Gemini, &body));
+    let asked = anthropic(json!({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "b"}]}));
+    let (written, omitted) = through(AnthropicMessages, Gemini, &asked).unwrap();
+    assert_eq!(written["contents"][1]["parts"], json!([{"inlineData": {"data": PNG, "mimeType": "image/png"}}]));
+    assert_eq!(omitted, [""; 0]);
+    // So is one that a client of Responses returns as the item that it got.
+    let answer = OpenaiResponses.encode_response(&head(), &turn(Gemini, &body));
+    let mut items = vec![json!({"role": "user", "content": "a"})];
+    items.extend(answer["output"].as_array().unwrap().iter().cloned());
+    let (written, _) = through(OpenaiResponses, Gemini, &responses(json!({"input": items}))).unwrap();
+    assert_eq!(written["contents"][1]["parts"], json!([{"inlineData": {"data": PNG, "mimeType": "image/png"}}]));
+    // And one that a client of Chat returns with the message that it got.
+    let answer = OpenaiChat.encode_response(&head(), &turn(Gemini, &body));
+    let asked = chat(json!({"messages": [{"role": "user", "content": "a"}, answer["choices"][0]["message"],
+        {"role": "user", "content": "b"}]}));
+    let (written, _) = through(OpenaiChat, Gemini, &asked).unwrap();
+    assert_eq!(written["contents"][1]["parts"], json!([{"inlineData": {"data": PNG, "mimeType": "image/png"}}]));
+}
+
+#[test]
+fn a_picture_that_a_tool_made_goes_back_as_that_tools_call() {
+    let call = json!({"type": "image_generation_call", "id": "ig", "status": "completed", "result": PNG});
+    let body = json!({"id": "r", "object": "response", "status": "completed", "model": "m", "output": [call]});
+    let turn = turn(OpenaiResponses, &body);
+    let answer = AnthropicMessages.encode_response(&head(), &turn);
+    let asked = anthropic(json!({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "b"}]}));
+    let (written, _) = through(AnthropicMessages, OpenaiResponses, &asked).unwrap();
+    assert_eq!((&written["input"][1], written["input"].as_array().unwrap().len()), (&call, 3));
+    let answer = Gemini.encode_response(&head(), &turn);
+    let asked = gemini(json!({"contents": [{"role": "user", "parts": [{"text": "a"}]},
+        answer["candidates"][0]["content"], {"role": "user", "parts": [{"text": "b"}]}]}));
+    let (written, _) = through(Gemini, OpenaiResponses, &asked).unwrap();
+    assert_eq!((&written["input"][1], written["input"].as_array().unwrap().len()), (&call, 3));
+}
+
+#[test]
+fn a_further_answer_is_kept_or_told() {
+    let of_gemini = json!({"candidates": [
+        {"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [{"text": "First."}]}},
+        {"index": 1, "finishReason": "MAX_TOKENS", "content": {"role": "model", "parts": [
+            {"text": "Second."}, {"functionCall": {"name": "f", "args": {"a": 1}}}]}}]});
+    let of_chat = json!({"id": "c", "model": "m", "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "First."}},
+        {"index": 1, "finish_reason": "length", "message": {"role": "assistant", "content": "Second.", "tool_calls": [
+            {"id": "call_1_0", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}]}}]});
+    for (from, body) in [(Gemini, &of_gemini), (OpenaiChat, &of_chat)] {
+        let turn = turn(from, body);
+        assert_eq!(turn.text(), "First.");
+        for text in told(OpenaiChat, &turn).into_iter().chain(told(Gemini, &turn)) {
+            assert!(text.contains("Second.") && text.contains("First."), "{from}: {text}");
+        }
+        let answer = OpenaiChat.encode_response(&head(), &turn);
+        assert_eq!(answer["choices"][1]["index"], 1);
+        assert_eq!(answer["choices"][1]["finish_reason"], "length", "{answer}");
+        assert_eq!(answer["choices"][1]["message"]["tool_calls"][0]["function"]["arguments"], "{\"a\":1}");
+        let answer = Gemini.encode_response(&head(), &turn);
+        assert_eq!(
+            (&answer["candidates"][1]["index"], &answer["candidates"][1]["finishReason"]),
+            (&json!(1), &json!("MAX_TOKENS"))
+        );
+        assert_eq!(answer["candidates"][1]["content"]["parts"][1]["functionCall"]["args"], json!({"a": 1}));
+        for to in Protocol::ALL {
+            let named: Vec<_> = left_out(to, &head(), &turn).into_iter().map(|omission| omission.what).collect();
+            let is_told = named.iter().any(|what| what == "further answers");
+            assert_eq!(is_told, matches!(to, OpenaiResponses | AnthropicMessages), "{to}: {named:?}");
+        }
+    }
+    // Pieces of two candidates in a stream are put together apart.
+    let mut decoder = Gemini.decode_events(&"gemini".into(), Names::default());
+    let mut events = Vec::new();
+    for piece in [(0, "Fi"), (1, "Sec"), (0, "rst."), (1, "ond.")] {
+        let chunk = json!({"candidates": [{"index": piece.0, "content": {"parts": [{"text": piece.1}]},
+            "finishReason": if piece.1.ends_with('.') { json!("STOP") } else { Value::Null }}]});
+        decoder.push(format!("data: {chunk}\n\n").as_bytes(), &mut events);
+    }
+    decoder.end(&mut events);
+    let mut fold = Accumulator::new();
+    events.iter().for_each(|event| fold.push(event));
+    let turn = fold.finish(&"gemini".into(), &env()).unwrap();
+    let answer = OpenaiChat.encode_response(&head(), &turn);
+    let texts = [0, 1].map(|n| answer["choices"][n]["message"]["content"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(texts, ["First.", "Second."]);
+}
