@@ -6,7 +6,7 @@ use crate::resolve::result_item;
 use crate::suspend::{Settled, Suspended, SuspensionId, cancelled};
 use placet_core::{CallId, Digest, Env, Item, ItemBody, Role, ToolCall, ToolResult};
 use placet_runtime::Runtime;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// What is done about calls in the history that have no results.
@@ -32,6 +32,9 @@ pub(crate) fn link(env: &Env, items: &[Arc<Item>], policy: Unanswered) -> Result
         out: Vec::with_capacity(items.len()),
         seen: HashSet::new(),
         round: Vec::new(),
+        written: HashMap::new(),
+        original: HashMap::new(),
+        first_open: 0,
         over: false,
     };
     for (at, item) in items.iter().enumerate() {
@@ -62,6 +65,12 @@ struct Linking<'a> {
     /// The clients' ids that were used so far.
     seen: HashSet<String>,
     round: Vec<RoundCall>,
+    /// The places of the round's calls, by the ids that the client wrote and by those that they were read with: a client may
+    /// send very many.
+    written: HashMap<String, VecDeque<usize>>,
+    original: HashMap<CallId, usize>,
+    /// All calls before this place are answered.
+    first_open: usize,
     /// Whether what comes from the client has begun after the round's calls.
     over: bool,
 }
@@ -69,7 +78,6 @@ struct Linking<'a> {
 struct RoundCall {
     /// The id as the client wrote it.
     written: Option<String>,
-    original: CallId,
     call: ToolCall,
     answered: bool,
 }
@@ -83,6 +91,7 @@ impl Linking<'_> {
         }
         self.over = false;
         let round = std::mem::take(&mut self.round);
+        (self.written, self.original, self.first_open) = (HashMap::new(), HashMap::new(), 0);
         if round.is_empty() {
             return Ok(());
         }
@@ -94,13 +103,17 @@ impl Linking<'_> {
         let after = self.out.iter().rposition(|item| matches!(item.body, ItemBody::ToolCall(_))).map_or(0, |at| at + 1);
         let clients =
             self.out.iter().skip(after).position(|item| !is_models(item)).map_or(self.out.len(), |at| after + at);
-        let (mut results, besides): (Vec<_>, Vec<_>) =
-            self.out.drain(clients..).partition(|item| matches!(item.body, ItemBody::ToolResult(_)));
+        let (mut results, mut besides) = (HashMap::new(), Vec::new());
+        for item in self.out.drain(clients..) {
+            match &item.body {
+                ItemBody::ToolResult(result) => {
+                    results.insert(result.call.clone(), item);
+                }
+                _ => besides.push(item),
+            }
+        }
         for call in &round {
-            let own = results
-                .iter()
-                .position(|item| matches!(&item.body, ItemBody::ToolResult(result) if result.call == call.call.id));
-            let result = own.map_or_else(|| result_item(cancelled(&call.call)), |at| results.remove(at));
+            let result = results.remove(&call.call.id).unwrap_or_else(|| result_item(cancelled(&call.call)));
             self.out.push(result);
         }
         self.out.extend(besides);
@@ -119,22 +132,41 @@ impl Linking<'_> {
         };
         own.id = self.env.new_id();
         let linked = Item { body: ItemBody::ToolCall(own.clone()), ..(**item).clone() };
-        self.round.push(RoundCall { written, original: call.id.clone(), call: own, answered: false });
+        if let Some(id) = &written {
+            self.written.entry(id.clone()).or_default().push_back(self.round.len());
+        }
+        self.original.entry(call.id.clone()).or_insert(self.round.len());
+        self.round.push(RoundCall { written, call: own, answered: false });
         self.out.push(Arc::new(linked));
     }
 
     fn result(&mut self, item: &Arc<Item>, result: &ToolResult) -> Result<()> {
         self.over = true;
         let written = result.provider_id.as_deref().filter(|id| !id.is_empty());
-        let is_it = |call: &RoundCall| match written {
-            Some(id) => call.written.as_deref() == Some(id),
-            None => call.original == result.call,
-        };
-        let open = self.round.iter().position(|call| is_it(call) && !call.answered);
-        let by_order = || written.is_none().then(|| self.round.iter().position(|call| !call.answered)).flatten();
         let name = || written.unwrap_or(result.call.as_str()).to_owned();
-        let Some(place) = open.or_else(by_order) else {
-            return Err(match self.round.iter().any(is_it) {
+        let is_open = |round: &[RoundCall], place: usize| round.get(place).is_some_and(|call| !call.answered);
+        let (found, is_known) = match written {
+            Some(id) => match self.written.get_mut(id) {
+                Some(places) => {
+                    // Those that were answered by their order are passed over.
+                    while places.front().is_some_and(|place| !is_open(&self.round, *place)) {
+                        places.pop_front();
+                    }
+                    (places.pop_front(), true)
+                }
+                None => (None, false),
+            },
+            None => {
+                while self.round.get(self.first_open).is_some_and(|call| call.answered) {
+                    self.first_open += 1;
+                }
+                let own = self.original.get(&result.call).copied();
+                let by_order = Some(self.first_open).filter(|place| is_open(&self.round, *place));
+                (own.filter(|place| is_open(&self.round, *place)).or(by_order), own.is_some())
+            }
+        };
+        let Some(place) = found else {
+            return Err(match is_known {
                 true => FlowError::RepeatedResult { call: name() },
                 false => FlowError::UnknownResult { call: name() },
             });

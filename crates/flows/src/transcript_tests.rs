@@ -121,3 +121,28 @@ fn a10_counterparts_that_are_not_there_are_stubs() {
     let ItemBody::ToolResult(result) = &lone.body else { panic!() };
     assert!(!links.call_of(result).is_resolved());
 }
+
+#[test]
+fn results_without_ids_go_by_order_and_repeated_ids_by_their_place() {
+    let env = env();
+    let unnamed = |text: &str| {
+        let ItemBody::ToolResult(named) = &result(&env, "", text).body else { panic!() };
+        Arc::new(Item::new(env.new_id(), Origin::User, ToolResult { provider_id: None, ..(**named).clone() }))
+    };
+    let items = [
+        call(&env, "x", "a"),
+        call(&env, "x", "b"),
+        call(&env, "y", "c"),
+        call(&env, "z", "d"),
+        unnamed("1"),
+        result(&env, "x", "2"),
+        result(&env, "z", "4"),
+        unnamed("3"),
+    ];
+    let linked = link(&env, &items, Unanswered::Cancel).unwrap();
+    assert_eq!(told(&linked)[4..], ["result a 1", "result b 2", "result c 3", "result d 4"]);
+    for more in [unnamed("5"), result(&env, "x", "5")] {
+        let items: Vec<_> = items.iter().cloned().chain([more]).collect();
+        assert!(link(&env, &items, Unanswered::Cancel).is_err());
+    }
+}

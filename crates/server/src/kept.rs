@@ -245,6 +245,16 @@ impl Gateway {
                         batch.delete_cell(self.item_key(&principal.key, item));
                     }
                 }
+                // Items that the client named itself may stand in other answers too.
+                let unnamed = |(at, item): (usize, &Value)| {
+                    let has_id = item.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
+                    (!has_id).then(|| whole_item(id, at, item.clone()))
+                };
+                for item in kept.input.iter().enumerate().filter_map(unnamed) {
+                    if let Some(item) = item.get("id").and_then(Value::as_str) {
+                        batch.delete_cell(self.item_key(&principal.key, item));
+                    }
+                }
                 self.store.commit(batch).await.map_err(store_failed)?;
                 Ok(json(&json!({"id": id, "object": "response", "deleted": true})))
             }

@@ -254,6 +254,13 @@ async fn what_was_sent_for_an_answer_is_listed_as_the_protocol_lists_it() {
     let by_id = json!({"model": "m", "store": false, "input": [{"type": "item_reference", "id": data[2]["id"]}]});
     assert_eq!(served.post("/v1/responses", &by_id.to_string()).await.status, 200);
     assert_eq!(upstream.received()[1].json()["messages"][0]["content"], "what is 2+2?");
+    let head = format!(
+        "DELETE {} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        &path[..path.len() - 12],
+        served.address
+    );
+    assert_eq!(served.raw(head.as_bytes()).await.status, 200);
+    assert_eq!(served.post("/v1/responses", &by_id.to_string()).await.status, 400, "it went with the answer");
 }
 
 #[tokio::test]
