@@ -4,6 +4,7 @@ mod attempt;
 mod dialects;
 mod failure;
 mod google;
+mod held;
 mod protocol;
 mod reading;
 
@@ -21,12 +22,12 @@ use crate::vendor::{Flavour, Framing, KeyPlace, Quirk, Vendor, segment, vendor_b
 use async_trait::async_trait;
 use attempt::Asked;
 use failure::{ANSWER_BYTES, hint};
+use held::{due, first_call};
 use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{ErrorKind, ProviderError, ProviderId, Secret, Timestamp, TurnRequest};
 use placet_net::{Client, NetError, Request, RetryPolicy, Timeouts, Url};
 use placet_wire::gemini;
 use protocol::{Beside, Question, plain_headers};
-use reading::first_call;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -319,7 +320,11 @@ impl ModelProvider for Adapter {
 
     async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
         let known = self.known(&request.model);
+        let (request, due) = due(&request, &self.options.id);
         let checked = known.profile.check(&request)?;
+        if let Some(calls) = due {
+            return Ok(calls);
+        }
         let mut question =
             Question::new(&self.options, &checked.request, &known.profile, known.model.as_deref(), context.whole)?;
         question.omitted.splice(..0, checked.omitted);
@@ -329,7 +334,7 @@ impl ModelProvider for Adapter {
         let key = self.key(&context).await?;
         let asked = Asked { adapter: self, question: &question, key, context: &context };
         match asked.answer().await {
-            Ok(stream) if checked.one_call => Ok(first_call(stream)),
+            Ok(stream) if checked.one_call => Ok(first_call(stream, self.options.id.clone())),
             Ok(stream) => Ok(stream),
             Err(mut error) => {
                 hint(&mut error, &request.model, &self.options);
@@ -385,6 +390,7 @@ impl ModelProvider for Adapter {
 
     async fn count_tokens(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<u64, ProviderError> {
         let known = self.known(&request.model);
+        let (request, _) = due(&request, &self.options.id);
         let checked = known.profile.check(&request)?;
         let question = Question::counting(&self.options, &checked.request, &known.profile, known.model.as_deref())?;
         let Some(question) = question else {

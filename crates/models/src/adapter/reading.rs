@@ -2,7 +2,6 @@
 
 use super::failure::{from_net, redact};
 use super::protocol::Decoder;
-use crate::provider::TurnStream;
 use futures_util::{Stream, StreamExt};
 use placet_core::{Env, ProviderId, Redactor, TurnEvent};
 use placet_net::Body;
@@ -102,16 +101,4 @@ pub(super) fn name_request(event: &mut TurnEvent, request_id: Option<&str>) {
     if let (None, Some(id)) = (&place, request_id) {
         *place = Some(id.to_owned());
     }
-}
-
-/// Hands on the first call of an answer, and none after it.
-pub(super) fn first_call(stream: TurnStream) -> TurnStream {
-    let mut first = None;
-    let filtered = stream.filter(move |event| {
-        std::future::ready(match event {
-            TurnEvent::Call(piece) => *first.get_or_insert(piece.index) == piece.index,
-            _ => true,
-        })
-    });
-    filtered.boxed()
 }

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use placet_core::TurnEvent;
 use placet_core::event::RetryStarted;
 use placet_core::turn::Controls;
-use placet_core::{Accumulator, Env, Item, Schema, ToolDefinition, Turn};
+use placet_core::{Accumulator, Env, Item, Origin, Outcome, Schema, Stage, Status, ToolDefinition, ToolResult, Turn};
 use placet_net::{ClientOptions, ProxySettings};
 use placet_testkit::upstream::{Answer, Upstream, chat};
 use serde_json::json;
@@ -130,6 +130,75 @@ async fn one_call_at_a_time_is_kept_where_the_server_has_no_word_for_it() {
         );
     }
     assert!(bench.upstream.received().iter().all(|asked| asked.json().get("parallel_tool_calls").is_none()));
+}
+
+/// What the bench's model asked for, put to the conversation with results of all its calls.
+async fn answered(bench: &Bench, request: &mut TurnRequest) -> Vec<String> {
+    let events = bench.provider.ask(Arc::new(request.clone()), bench.context.clone()).await.unwrap();
+    let mut accumulator = Accumulator::new();
+    events.collect::<Vec<_>>().await.iter().for_each(|event| accumulator.push(event));
+    let turn = accumulator.finish(bench.provider.id(), &bench.env).unwrap();
+    let calls: Vec<_> = turn.calls().cloned().collect();
+    request.items.extend(turn.items);
+    for call in &calls {
+        let outcome = Outcome::new(Status::Completed, Stage::Execute, None, "fine");
+        let result = ToolResult {
+            call: call.id.clone(),
+            provider_id: call.provider_id.clone(),
+            tool: call.name.clone(),
+            capability: None,
+            outcome,
+            native: None,
+        };
+        request.items.push(Arc::new(Item::new(bench.env.new_id(), Origin::User, result)));
+    }
+    calls.iter().map(|call| call.arguments.as_text().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn calls_that_came_at_once_are_handed_on_one_by_one_without_asking_again() {
+    let alias = placet_wire::names::alias("crm.lookup").into_owned();
+    let three = || {
+        Answer::stream([
+            chat::call(0, "a", &alias, &json!({"id": 7})),
+            chat::call(1, "b", &alias, &json!({"id": 8})),
+            chat::call(2, "c", &alias, &json!({"id": 9})),
+            chat::finish("tool_calls"),
+            chat::done(),
+        ])
+    };
+    let last = || Answer::stream([chat::text("done"), chat::finish("stop"), chat::done()]);
+    let bench = Bench::with([three(), last(), three(), last(), three(), last()], |options| {
+        options.quirks.push(Quirk::NoParallelControl);
+    })
+    .await;
+    let one_by_one = |one: bool| Controls { parallel_tool_calls: one.then_some(false), ..Controls::default() };
+
+    let mut request = TurnRequest { controls: one_by_one(true), ..bench.request() };
+    for expected in [r#"{"id":7}"#, r#"{"id":8}"#, r#"{"id":9}"#] {
+        assert_eq!(answered(&bench, &mut request).await, [expected]);
+        assert_eq!(bench.upstream.received().len(), 1);
+    }
+    assert!(answered(&bench, &mut request).await.is_empty());
+    let asked = bench.upstream.received().pop().unwrap().json();
+    let calls = asked["messages"].as_array().unwrap().iter().filter(|message| message.get("tool_calls").is_some());
+    assert_eq!(calls.count(), 3, "{asked:#}");
+    assert!(!asked.to_string().contains("placet_held"), "{asked:#}");
+
+    // Who no longer asks for one at a time gets the rest at once.
+    let mut request = TurnRequest { controls: one_by_one(true), ..bench.request() };
+    assert_eq!(answered(&bench, &mut request).await, [r#"{"id":7}"#]);
+    request.controls = one_by_one(false);
+    assert_eq!(answered(&bench, &mut request).await, [r#"{"id":8}"#, r#"{"id":9}"#]);
+    assert_eq!(bench.upstream.received().len(), 3);
+    assert!(answered(&bench, &mut request).await.is_empty());
+
+    // Where the user said something in between, the model decides anew.
+    let mut request = TurnRequest { controls: one_by_one(true), ..bench.request() };
+    assert_eq!(answered(&bench, &mut request).await, [r#"{"id":7}"#]);
+    request.items.push(Arc::new(Item::user(bench.env.new_id(), "wait")));
+    assert!(answered(&bench, &mut request).await.is_empty());
+    assert_eq!(bench.upstream.received().len(), 6);
 }
 
 #[tokio::test]

@@ -227,8 +227,8 @@ pub struct ProfileGround<'a> {
     pub user: Option<&'a ProfileRules>,
 }
 
-/// That the model asks for one call at a time. A server that cannot be told so may ask for several at once: then the first
-/// goes on, and the model asks for the others again when it has the result. That is said of every such answer.
+/// That the model asks for one call at a time. A server that cannot be told so may ask for several at once: then they are handed
+/// on one by one, each after the result of the one before. That is said of every such answer.
 pub const ONE_CALL: &str = "parallel_tool_calls.false";
 
 impl Profile {
@@ -257,7 +257,7 @@ impl Profile {
             }
         }
         if profile.status(ONE_CALL) == FeatureStatus::Unsupported {
-            let how = "kept here: of several calls at once the first goes on";
+            let how = "kept here: several calls at once are handed on one by one";
             profile.set(ONE_CALL, FeatureStatus::Conditional, Some(how), FeatureSource::Static);
         }
         if let Some(known) = known {
