@@ -9,7 +9,7 @@
 //! | a search result, a document made of blocks (Anthropic) | their texts, under a line that names title and source |
 //! | a summary that stands for what came before (`compaction` with a text) | a text of the model |
 //! | the context of a document | a text before it |
-//! | the grammar of a tool that takes a text | the same grammar, where the other protocol has such tools; else refused |
+//! | the grammar of a tool that takes a text | the same grammar, where the server has such tools; else it is told in the description |
 //! | how many answers are wanted (`n`, `candidateCount`) | the other word for it; refused where there is none |
 //! | calls held to their schemas (`VALIDATED`) | strict tools, where their schemas are fit for that; else refused |
 //! | any other part, item or result that the client wrote | refused |
@@ -22,6 +22,7 @@ use crate::encoded::Omissions;
 use crate::foreign::{self, says_something, unsupported};
 use crate::protocol::Protocol;
 use crate::schema::{fits_strict, lost_reference, without_google};
+use crate::tools;
 use placet_core::item::Message;
 use placet_core::part::{CacheMark, Inline, Media, MediaSource, Native, Text, Url};
 use placet_core::{
@@ -33,9 +34,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 const FOREIGN: &str = "it belongs to another provider";
+/// What is said of a grammar where nobody keeps to it but the model itself.
+pub(crate) const UNHELD: &str = "the model is not held to it; the tool's description tells it";
 
-/// A request in which nothing of others is left but state that may be left out, and each field of others' is told. `keeps`: the server
-/// goes on from answers that it kept.
+/// What a server takes, as far as it matters here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Takes {
+    /// It goes on from answers that it kept.
+    pub(crate) kept_answers: bool,
+    /// It has tools that take a text, and holds a model to a grammar.
+    pub(crate) custom_tools: bool,
+}
+
+/// A request in which nothing of others is left but state that may be left out, and each field of others' is told.
 ///
 /// # Errors
 /// [`ProviderError`] of kind *unsupported* that names what can neither be said nor be left out.
@@ -43,11 +54,11 @@ pub(crate) fn carry<'r>(
     request: &'r TurnRequest,
     provider: &ProviderId,
     protocol: Protocol,
-    keeps: bool,
+    takes: Takes,
     omitted: &mut Omissions,
 ) -> Result<Cow<'r, TurnRequest>, ProviderError> {
-    foreign::refuse(request, provider, keeps)?;
-    let mut carrier = Carrier { provider, protocol, omitted };
+    foreign::refuse(request, provider, takes.kept_answers)?;
+    let mut carrier = Carrier { provider, protocol, takes, omitted };
     let mut carried = Cow::Borrowed(request);
     let custom = carrier.tools(&mut carried)?;
     carrier.items(&mut carried, &custom)?;
@@ -59,6 +70,7 @@ pub(crate) fn carry<'r>(
 struct Carrier<'c> {
     provider: &'c ProviderId,
     protocol: Protocol,
+    takes: Takes,
     omitted: &'c mut Omissions,
 }
 
@@ -107,7 +119,7 @@ impl Carrier<'_> {
             let mut changed = ToolDefinition::clone(tool);
             changed.schema = schema.unwrap_or(changed.schema);
             if let Some(native) = native {
-                changed.native = self.tool(&changed, &native.value)?;
+                changed.native = self.tool(&mut changed, &native.value)?;
                 custom.extend(changed.native.is_some().then(|| changed.name.clone()));
             }
             request.to_mut().tools[at] = Arc::new(changed);
@@ -117,7 +129,7 @@ impl Carrier<'_> {
 
     /// What becomes of another provider's words for a tool. A tool that takes a text is one in both of OpenAI's protocols; elsewhere it is
     /// one with a single text as its argument.
-    fn tool(&mut self, tool: &ToolDefinition, value: &Value) -> Result<Option<Native>, ProviderError> {
+    fn tool(&mut self, tool: &mut ToolDefinition, value: &Value) -> Result<Option<Native>, ProviderError> {
         let is_custom = value["type"] == "custom";
         let inner = value.get("custom").and_then(Value::as_object);
         let format = inner.and_then(|inner| inner.get("format")).or_else(|| value.get("format").filter(|_| is_custom));
@@ -141,6 +153,13 @@ impl Carrier<'_> {
             None => format.clone(),
         });
         let is_known = format.as_ref().is_none_or(|format| format["type"] == "grammar");
+        if !self.takes.custom_tools && is_known {
+            if let Some(grammar) = format {
+                self.omitted.add("tool.grammar", UNHELD);
+                tools::tell_grammar(&mut tool.description, &grammar);
+            }
+            return Ok(None);
+        }
         let value = match (self.protocol, format) {
             (Protocol::OpenaiResponses, None) => json!({"type": "custom"}),
             (Protocol::OpenaiResponses, Some(format)) if is_known => json!({"type": "custom", "format": format}),

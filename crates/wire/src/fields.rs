@@ -33,6 +33,8 @@ pub enum Support {
     Refused,
     /// It is left out and reported under its name: a hint, or state that has no place.
     Omitted,
+    /// The model is told of it in words, and it is reported under its name that nobody else keeps to it.
+    Told,
     /// Nothing is written, because the protocol does so anyway.
     Implied,
 }
@@ -110,7 +112,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("tool.cache", Class::Hint),
     ("tool.native", Class::State),
     ("tool.allowed_callers", Class::Restriction),
-    ("tool.grammar", Class::Constraint),
+    ("tool.grammar", Class::Hint),
     ("tool_choice.required", Class::Constraint),
     ("tool_choice.none", Class::Constraint),
     ("tool_choice.tool", Class::Constraint),

@@ -158,6 +158,15 @@ fn client_schema(schema: &Node<'_>) -> Schema {
     text().map_or_else(|| Schema::new(schema.to_value()), Schema::from_text)
 }
 
+/// Tells a grammar at the end of a description.
+pub(crate) fn tell_grammar(description: &mut String, grammar: &Value) {
+    let word = |key: &str| grammar.get(key).and_then(Value::as_str);
+    let Some(definition) = word("definition") else { return };
+    let syntax = word("syntax").map_or(String::new(), |syntax| format!(" {syntax}"));
+    let space = if description.is_empty() { "" } else { "\n\n" };
+    description.push_str(&format!("{space}What it is called with has to match this{syntax} grammar:\n{definition}"));
+}
+
 /// Writes what [`object_schema`] is.
 pub(crate) struct ObjectSchema<'a>(pub(crate) &'a Schema);
 

@@ -4,7 +4,7 @@ use super::blocks::{Conversation, LONGEST_NAME, Writer, mark_form};
 use super::hosted::{self, Offered};
 use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
-use crate::carry::carry;
+use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::names::{Names, alias_within};
 use crate::protocol::Protocol;
@@ -30,7 +30,7 @@ const MOST_OPTIONAL: usize = 24;
 /// result). Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let mut omitted = Omissions::default();
-    let carried = carry(request, &dialect.provider, Protocol::AnthropicMessages, false, &mut omitted)?;
+    let carried = carry(request, &dialect.provider, Protocol::AnthropicMessages, Takes::default(), &mut omitted)?;
     let request = &*carried;
     let mut encoder = Encoder::new(request, dialect, omitted);
     let conversation = Writer::new(&mut encoder).write(request)?;

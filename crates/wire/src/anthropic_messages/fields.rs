@@ -2,7 +2,7 @@
 
 use crate::fields::Class::{Constraint, Content, Hint, Restriction, State};
 use crate::fields::FieldRule;
-use crate::fields::Support::{Expressed, Implied, Omitted, Refused};
+use crate::fields::Support::{Expressed, Implied, Omitted, Refused, Told};
 
 /// A rule for every field, for a server and a model that take everything.
 ///
@@ -54,7 +54,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("tool.cache", Hint, Expressed),
     FieldRule::new("tool.native", State, Expressed),
     FieldRule::new("tool.allowed_callers", Restriction, Refused),
-    FieldRule::new("tool.grammar", Constraint, Refused),
+    FieldRule::new("tool.grammar", Hint, Told),
     FieldRule::new("tool_choice.required", Constraint, Expressed),
     FieldRule::new("tool_choice.none", Constraint, Expressed),
     FieldRule::new("tool_choice.tool", Constraint, Expressed),

@@ -523,7 +523,7 @@ pub(crate) fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&Tur
         if rule.class != *class {
             faults.push(format!("{field}: is a {class:?}, not a {:?}", rule.class));
         }
-        if support == Support::Omitted && !matches!(class, Class::Hint | Class::State) {
+        if matches!(support, Support::Omitted | Support::Told) && !matches!(class, Class::Hint | Class::State) {
             faults.push(format!("{field}: a {class:?} may not be left out"));
         }
         let (without, with) = example(field, own);
@@ -551,6 +551,13 @@ pub(crate) fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&Tur
                     faults.push(format!("{field}: is not reported, but {omitted:?}"));
                 } else if body != base {
                     faults.push(format!("{field}: is reported as left out, but makes a difference"));
+                }
+            }
+            (Support::Told, Ok((body, omitted))) => {
+                if !omitted.iter().any(|what| what == field) {
+                    faults.push(format!("{field}: is not reported, but {omitted:?}"));
+                } else if body == base {
+                    faults.push(format!("{field}: is not told"));
                 }
             }
             (Support::Implied, Ok((body, omitted))) => {

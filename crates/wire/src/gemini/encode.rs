@@ -3,7 +3,7 @@
 use super::parts::wire_name;
 use super::write::{Body, Declaration};
 use super::{Dialect, OutputSupport, SchemaForm, Thinking, hosted};
-use crate::carry::carry;
+use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omission, Omissions, room_for};
 use crate::json;
 use crate::names::Names;
@@ -28,7 +28,7 @@ pub(super) const OUTPUT: &str = "output";
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let mut omitted = Omissions::default();
-    let carried = carry(request, &dialect.provider, Protocol::Gemini, false, &mut omitted)?;
+    let carried = carry(request, &dialect.provider, Protocol::Gemini, Takes::default(), &mut omitted)?;
     let (body, omitted) = written(&carried, dialect, None, omitted)?;
     let names = Names::of(request.tools.iter().map(|tool| &tool.name));
     let body = json::to_vec_within(room_for(request), &body).map_err(unwritable)?;
@@ -51,7 +51,7 @@ pub(super) fn encode(
     places: Option<&Places>,
 ) -> Result<(Map<String, Value>, Vec<Omission>), ProviderError> {
     let mut omitted = Omissions::default();
-    let carried = carry(request, &dialect.provider, Protocol::Gemini, false, &mut omitted)?;
+    let carried = carry(request, &dialect.provider, Protocol::Gemini, Takes::default(), &mut omitted)?;
     let (body, omitted) = written(&carried, dialect, places, omitted)?;
     match serde_json::to_value(&body) {
         Ok(Value::Object(fields)) => Ok((fields, omitted)),

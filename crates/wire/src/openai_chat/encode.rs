@@ -4,7 +4,7 @@ mod output;
 
 use super::conversation::Conversation;
 use super::{CacheMarks, Dialect, OutputLimit, UserField};
-use crate::carry::carry;
+use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::json;
 use crate::names::{Names, alias};
@@ -32,7 +32,8 @@ const NOT_TAKEN: &str = "this model does not take it";
 /// Nothing is to be sent then.
 pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encoded, ProviderError> {
     let mut omitted = Omissions::default();
-    let carried = carry(request, &dialect.provider, Protocol::OpenaiChat, false, &mut omitted)?;
+    let takes = Takes { kept_answers: false, custom_tools: dialect.custom_tools };
+    let carried = carry(request, &dialect.provider, Protocol::OpenaiChat, takes, &mut omitted)?;
     let request = &*carried;
     let mut encoder = Encoder { dialect, omitted };
     let messages = Conversation::new(dialect, &mut encoder.omitted).messages(request)?;
@@ -328,8 +329,7 @@ impl<'a> Encoder<'a> {
         if is_custom && !self.dialect.custom_tools {
             let format = native.and_then(|native| native.get("custom")?.get("format"));
             if format.is_some_and(|format| format["type"] != "text") {
-                let what = format!("a grammar for what `{}` is called with", tool.name);
-                return Err(self.unsupported("tool.grammar", what));
+                self.omitted.add("tool.grammar", "the model is not held to it");
             }
             return Ok(ToolForm::Plain { name, tool, strict: None });
         }

@@ -56,7 +56,7 @@ pub const FIELDS: &[FieldRule] = &[
     rule("tool.cache", Hint, Omitted),
     rule("tool.native", State, Expressed),
     rule("tool.allowed_callers", Restriction, Refused),
-    rule("tool.grammar", Constraint, Expressed),
+    rule("tool.grammar", Hint, Expressed),
     rule("tool_choice.required", Constraint, Expressed),
     rule("tool_choice.none", Constraint, Expressed),
     rule("tool_choice.tool", Constraint, Expressed),

@@ -6,7 +6,7 @@ use super::parts::{is_item, is_reasoning};
 use super::tools::{self, ADDITIONAL, WireName};
 use super::write::{self, List, Object};
 use super::{Dialect, hosted};
-use crate::carry::carry;
+use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::foreign;
 use crate::json::Replayed;
@@ -43,7 +43,8 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
 /// The body of a request. A client that goes on from a kept answer says itself what is new, so that all of its items are sent.
 pub(super) fn encode(request: &TurnRequest, dialect: &Dialect, sends_all: bool) -> Result<Encoded, ProviderError> {
     let mut omitted = Omissions::default();
-    let carried = carry(request, &dialect.provider, Protocol::OpenaiResponses, dialect.stateful, &mut omitted)?;
+    let takes = Takes { kept_answers: dialect.stateful, custom_tools: dialect.custom_tools };
+    let carried = carry(request, &dialect.provider, Protocol::OpenaiResponses, takes, &mut omitted)?;
     let request = &*carried;
     let mut encoder = Encoder::new(request, dialect, sends_all, omitted);
     let mut body = Body::new(request, dialect);

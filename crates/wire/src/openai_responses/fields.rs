@@ -53,7 +53,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("tool.cache", Hint, Omitted),
     FieldRule::new("tool.native", State, Expressed),
     FieldRule::new("tool.allowed_callers", Restriction, Refused),
-    FieldRule::new("tool.grammar", Constraint, Expressed),
+    FieldRule::new("tool.grammar", Hint, Expressed),
     FieldRule::new("tool_choice.required", Constraint, Expressed),
     FieldRule::new("tool_choice.none", Constraint, Expressed),
     FieldRule::new("tool_choice.tool", Constraint, Expressed),

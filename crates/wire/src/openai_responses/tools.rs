@@ -1,6 +1,5 @@
 //! Tools of ours and of clients: functions, custom tools, namespaces, and tools that come in the middle of a conversation.
 
-use super::encode::unsupported;
 use super::hosted;
 use super::parts::{native, rest, word};
 use super::write::{List, Object};
@@ -251,7 +250,7 @@ fn write_function(
     }
     if own.get("type").is_some_and(|kind| kind == "custom") {
         if own.get("format").is_some_and(|format| format["type"] != "text") {
-            return Err(unsupported(dialect, "tool.grammar"));
+            omitted.add("tool.grammar", "the model is not held to it");
         }
         known.push("format");
     }
