@@ -278,6 +278,10 @@ impl Profile {
         let refused = match rule.support {
             Support::Refused => true,
             Support::Omitted => rule.class != Class::State,
+            Support::Told => {
+                let how = "the model is told of it in words, and nobody else keeps to it";
+                return self.set(rule.field, FeatureStatus::Conditional, Some(how), FeatureSource::Static);
+            }
             Support::Expressed | Support::Implied => false,
         };
         if refused {
