@@ -41,7 +41,15 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
         found.add("service_tier", OTHER_WORDS);
     }
     usage(&turn.usage.unwrap_or_default(), &again.usage.unwrap_or_default(), &mut found);
-    let (ours, theirs) = (Content::of(turn), Content::of(&again));
+    let (ours, mut theirs) = (Content::of(turn), Content::of(&again));
+    // What is no text may be shown as one.
+    for shown in &ours.shown {
+        if ours.text != theirs.text
+            && let Some(place) = theirs.text.find(shown.as_str())
+        {
+            theirs.text.replace_range(place..place + shown.len(), "");
+        }
+    }
     for (what, is_kept) in [
         ("text", ours.text == theirs.text),
         ("reasoning", ours.reasoning == theirs.reasoning),
@@ -104,6 +112,8 @@ struct Content {
     calls: Vec<Call>,
     /// The data or address of each.
     media: Vec<Value>,
+    /// Each as it is shown where there are only texts.
+    shown: Vec<String>,
 }
 
 impl Content {
@@ -117,15 +127,21 @@ impl Content {
                         if let Part::Image(media) | Part::Audio(media) | Part::File(media) = part {
                             content.media.extend(source(media));
                         }
+                        content.shown.extend(shown::markdown(part));
                     }
                 }
                 ItemBody::Reasoning(reasoning) => content.reasoning.push_str(&reasoning.text),
                 ItemBody::ToolCall(call) => {
                     content.calls.push((call.name.as_str().to_owned(), call.arguments.parse().ok()));
                 }
-                ItemBody::Artifact(artifact) => content.media.extend(source(&artifact.media)),
+                ItemBody::Artifact(artifact) => {
+                    content.media.extend(source(&artifact.media));
+                    content.shown.extend(shown::markdown(&shown::part_of(&artifact.media)));
+                }
                 ItemBody::HostedCall(call) => {
-                    content.media.extend(shown::made(call).as_ref().and_then(source));
+                    let made = shown::made(call);
+                    content.media.extend(made.as_ref().and_then(source));
+                    content.shown.extend(made.and_then(|media| shown::markdown(&Part::Image(media))));
                 }
                 _ => {}
             }
@@ -151,7 +167,7 @@ fn states(turn: &Turn) -> Vec<(&'static str, &Native)> {
                     match part {
                         Part::Text(text) => states.extend(text.native.iter().map(|native| ("state of a text", native))),
                         Part::Native(native) => states.push(("a part in its provider's words", native)),
-                        _ => {}
+                        part => states.extend(shown::state(part).map(|native| ("state of media", native))),
                     }
                 }
             }

@@ -4,7 +4,7 @@
 //! read back as what it was when the client returns the conversation.
 
 use placet_core::item::HostedCall;
-use placet_core::part::{Inline, Media, MediaSource};
+use placet_core::part::{Inline, Media, MediaSource, Native};
 use placet_core::{ItemBody, Part, SharedText};
 
 const PICTURE: &str = "![generated image](";
@@ -51,6 +51,14 @@ pub(crate) fn read(text: &str) -> Option<Media> {
         mime_type: Some(mime.to_owned()),
         ..Media::new(MediaSource::Inline(Inline { base64: base64.into() }))
     })
+}
+
+/// What only its provider understands of some media.
+pub(crate) fn state(part: &Part) -> Option<&Native> {
+    match part {
+        Part::Image(media) | Part::Audio(media) | Part::File(media) => media.native.as_ref(),
+        _ => None,
+    }
 }
 
 /// The picture that a tool of the provider made.

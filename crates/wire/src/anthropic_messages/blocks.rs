@@ -261,6 +261,10 @@ impl<'e, 'a> Writer<'e, 'a> {
             ItemBody::Message(message) if message.role == Role::Assistant => {
                 self.said.fields.extend(self.encoder.fields("message.native", message.native.as_ref()));
                 for part in &message.parts {
+                    if matches!(part, Part::Image(_) | Part::Audio(_) | Part::File(_)) {
+                        let field = format!("{}.assistant", part.kind());
+                        return Err(self.encoder.refusal().of(&field, "a model says only texts here"));
+                    }
                     let block = self.part(part, "message.assistant")?;
                     self.said.blocks.extend(block);
                 }

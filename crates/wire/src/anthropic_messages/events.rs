@@ -491,6 +491,9 @@ impl EventEncoder {
     /// What is no text, as one: the protocol's answers hold no media.
     fn shown(&mut self, part: &Part, out: &mut Vec<u8>) {
         if let Some(text) = shown::markdown(part) {
+            if let Some(native) = shown::state(part).filter(|native| !self.is_own(native)) {
+                self.hidden(seal(Owner::NextText, native), out);
+            }
             self.said(&text, out);
         }
     }

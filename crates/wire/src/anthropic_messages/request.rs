@@ -317,7 +317,7 @@ impl Reader<'_> {
                     if let Some(picture) = text_at(block, "text").and_then(shown::read) {
                         let last = self.request.items[first..].last();
                         if !last.is_some_and(|item| shown::is_made_by(&item.body, &picture)) {
-                            let parts = vec![Part::Image(picture)];
+                            let parts = vec![Part::Image(Media { native: for_next_text.take(), ..picture })];
                             self.push(Origin::Model, Message { role: Role::Assistant, parts, native: None });
                         }
                         continue;

@@ -83,6 +83,9 @@ impl Blocks<'_> {
     /// What is no text, as one: the protocol's answers hold no media.
     fn shown(&mut self, part: &Part) {
         if let Some(text) = shown::markdown(part) {
+            if let Some(native) = shown::state(part).filter(|native| native.provider != *self.own) {
+                self.hidden(seal(Owner::NextText, native));
+            }
             self.out.push(json!({"type": "text", "text": text}));
         }
     }

@@ -435,6 +435,24 @@ fn a_picture_shown_as_a_text_is_read_back_as_one() {
 }
 
 #[test]
+fn a_picture_keeps_its_signature_and_is_refused_where_a_model_says_only_texts() {
+    let body = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [
+        {"inlineData": {"mimeType": "image/png", "data": PNG}, "thoughtSignature": "c2lnbmVk"}]}}]});
+    let turn = turn(Gemini, &body);
+    let answer = AnthropicMessages.encode_response(&head(), &turn);
+    let named = |to| left_out(to, &head(), &turn).into_iter().map(|omission| omission.what).collect::<Vec<_>>();
+    assert_eq!((named(AnthropicMessages), named(OpenaiChat)), (vec![], vec!["state of media".to_owned()]));
+    let asked = anthropic(json!({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "b"}]}));
+    let (written, _) = through(AnthropicMessages, Gemini, &asked).unwrap();
+    assert_eq!(written["contents"][1]["parts"], body["candidates"][0]["content"]["parts"]);
+    for to in others(Gemini) {
+        let refused = through(AnthropicMessages, to, &asked).unwrap_err();
+        assert!(refused.contains("`image.assistant`"), "{to}: {refused}");
+    }
+}
+
+#[test]
 fn a_picture_that_a_tool_made_goes_back_as_that_tools_call() {
     let call = json!({"type": "image_generation_call", "id": "ig", "status": "completed", "result": PNG});
     let body = json!({"id": "r", "object": "response", "status": "completed", "model": "m", "output": [call]});

@@ -98,6 +98,10 @@ impl<'a> Encoder<'a> {
     fn part(&mut self, part: &Part, is_assistant: bool, list: &mut List<'_>) -> Result<(), ProviderError> {
         match part {
             Part::Text(text) => self.text(text, is_assistant, list),
+            // A model says only texts here.
+            Part::Image(_) | Part::Audio(_) | Part::File(_) if is_assistant => {
+                return Err(self.unsupported(&format!("{}.assistant", part.kind())));
+            }
             Part::Image(media) => self.image(media, list)?,
             Part::Audio(media) => self.audio(media, list)?,
             Part::File(media) => self.file(media, list)?,
