@@ -140,6 +140,7 @@ impl AdapterOptions {
         options.model_quirks =
             vendor.models.iter().map(|(beginning, quirks)| ((*beginning).to_owned(), quirks.to_vec())).collect();
         if is_elsewhere {
+            options.quirks.retain(|quirk| *quirk != Quirk::CustomTools);
             options.limit_output_as_others_do();
         }
         Ok(options)

@@ -475,6 +475,19 @@ fn a_compatible_server_is_told_the_limit_by_the_name_that_all_know() {
     assert_eq!(limit(Some("http://proxy.local/v1"), "gpt-5.4"), OutputLimit::MaxCompletionTokens);
 }
 
+#[test]
+fn tools_that_take_a_text_go_to_openai_itself_alone() {
+    let takes = |vendor: &str, base: Option<&'static str>| {
+        let lookup: Lookup = Arc::new(move |name| base.filter(|_| name == "OPENAI_BASE_URL").map(str::to_owned));
+        let options = AdapterOptions::of_vendor(crate::vendor::vendor(vendor).unwrap(), &lookup).unwrap();
+        dialect(&options, "m").custom_tools
+    };
+    assert!(takes("openai-chat", None));
+    assert!(!takes("openai-chat", Some("http://localhost:8080/v1")));
+    assert!(!takes("groq", None) && !takes("deepseek", None));
+    assert!(!chat_dialect(&"own".into(), &[]).custom_tools);
+}
+
 #[tokio::test]
 async fn texts_become_vectors_in_as_many_requests_as_it_takes() {
     use placet_core::embedding::EmbeddingRequest;

@@ -112,6 +112,8 @@ pub enum Quirk {
     MaxCompletionTokens,
     /// Operator's messages have the role `developer`.
     DeveloperRole,
+    /// It knows tools that take a text, and holds a model to a grammar of it.
+    CustomTools,
     /// It does not stream.
     NoStream,
     /// It must not be asked for usage in a stream.
@@ -147,7 +149,7 @@ pub enum Quirk {
     /// It takes no `top_k`.
     NoTopK,
     /// It knows none of the fields that OpenAI alone has: verbosity, tiers, metadata, cache keys and marks, searching the web,
-    /// a choice among some tools, tools that take a text, answers that are more than text.
+    /// a choice among some tools, answers that are more than text.
     NoOwnFields,
     /// Marks of its cache are written as Anthropic writes them.
     CacheControlMarks,
@@ -187,6 +189,7 @@ impl Quirk {
         match self {
             Quirk::MaxCompletionTokens => dialect.output_limit = OutputLimit::MaxCompletionTokens,
             Quirk::DeveloperRole => dialect.operator = OperatorRole::Developer,
+            Quirk::CustomTools => dialect.custom_tools = true,
             Quirk::NoStream => dialect.stream = false,
             Quirk::NoStreamUsage => dialect.stream_usage = false,
             Quirk::NoSampling => dialect.sampling = false,
@@ -215,7 +218,6 @@ impl Quirk {
                 dialect.web_search = false;
                 dialect.modalities = false;
                 dialect.allowed_tools = false;
-                dialect.custom_tools = false;
             }
         }
     }
@@ -224,7 +226,8 @@ impl Quirk {
 /// The dialect of OpenAI Chat of a server with these quirks.
 #[must_use]
 pub fn chat_dialect(provider: &ProviderId, quirks: &[Quirk]) -> Dialect {
-    let mut dialect = Dialect::new(provider.clone());
+    // Servers that are compatible with OpenAI's hardly know them, and some pass over them in silence.
+    let mut dialect = Dialect { custom_tools: false, ..Dialect::new(provider.clone()) };
     quirks.iter().for_each(|quirk| quirk.apply(&mut dialect));
     dialect
 }

@@ -1,9 +1,9 @@
 //! The table of vendors.
 
 use super::Quirk::{
-    CacheControlMarks, DeveloperRole, Effort, FullReasoningReplay, JsonObjectOnly, MaxCompletionTokens, NoAudio,
-    NoEffort, NoFiles, NoForcedChoice, NoImages, NoOwnFields, NoParallelControl, NoReasoningReplay, NoSampling, NoSeed,
-    NoStrictTools, NoTopK,
+    CacheControlMarks, CustomTools, DeveloperRole, Effort, FullReasoningReplay, JsonObjectOnly, MaxCompletionTokens,
+    NoAudio, NoEffort, NoFiles, NoForcedChoice, NoImages, NoOwnFields, NoParallelControl, NoReasoningReplay,
+    NoSampling, NoSeed, NoStrictTools, NoTopK,
 };
 use super::{Flavour, KeyPlace, Place, Quirk, Vendor};
 use crate::adapter::Protocol;
@@ -12,7 +12,7 @@ use crate::adapter::Protocol;
 const REASONING: &[Quirk] = &[DeveloperRole, NoSampling, Effort];
 
 /// What OpenAI's servers differ in.
-const OPENAI: &[Quirk] = &[NoTopK, MaxCompletionTokens, NoEffort, NoReasoningReplay];
+const OPENAI: &[Quirk] = &[CustomTools, NoTopK, MaxCompletionTokens, NoEffort, NoReasoningReplay];
 
 /// What OpenAI's models differ in by their names.
 const OPENAI_MODELS: &[(&str, &[Quirk])] =
