@@ -192,7 +192,9 @@ pub(crate) fn answer_head(
     let repeats = match speech {
         Speech::OpenaiResponses => true,
         Speech::OpenaiChat => decoded.request.tools.iter().any(takes_texts),
-        _ => false,
+        // Its stream says at once how much input there was, which the provider may say at the end.
+        Speech::AnthropicMessages => decoded.stream,
+        Speech::Gemini => false,
     };
     AnswerHead {
         id: answer_id(speech, account.id.as_str()),

@@ -201,6 +201,11 @@ async fn clients_of_messages_and_gemini_reach_a_chat_server() {
     streamed["stream"] = true.into();
     streamed["tools"] = json!([{"name": "look", "input_schema": {"type": "object"}}]);
     let answer = served.post_with("/v1/messages?beta=true", headers, &streamed.to_string()).await;
+    let first = events(&answer.text()).remove(0);
+    assert!(
+        first["message"]["usage"]["input_tokens"].as_u64() > Some(20),
+        "clients read from it how full the window is: {first}"
+    );
     let kinds: Vec<Value> = events(&answer.text()).into_iter().map(|event| event["type"].clone()).collect();
     assert_eq!(
         (kinds.first(), kinds.last()),

@@ -41,6 +41,8 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         sources: Sources::default(),
         usage: None,
         malformed: None,
+        has_refused: false,
+        has_calls: false,
         is_done: false,
     }
 }
@@ -85,6 +87,8 @@ pub struct EventEncoder {
     usage: Option<Usage>,
     /// A call whose arguments are no object.
     malformed: Option<String>,
+    has_refused: bool,
+    has_calls: bool,
     is_done: bool,
 }
 
@@ -107,6 +111,8 @@ impl EventEncoder {
             return;
         }
         self.sources.note(event, &self.head.provider);
+        self.has_refused |= matches!(event, TurnEvent::Refusal(delta) if !delta.text.is_empty());
+        self.has_calls |= matches!(event, TurnEvent::Call(_));
         match event {
             TurnEvent::Text(delta) | TurnEvent::Refusal(delta) => self.said(delta, Slot::Text, out),
             TurnEvent::Reasoning(delta) => {
@@ -487,9 +493,14 @@ impl EventEncoder {
         let kept = |key: &str| own.and_then(|native| native.value.get(key)?.as_object()).unwrap_or(&none);
         let mut candidate = Map::new();
         candidate.insert("content".to_owned(), json!({"parts": [{"text": ""}], "role": "model"}));
-        candidate.insert("finishReason".to_owned(), reason_of(&finished.stop).into());
+        // A refusal ends like anything else elsewhere.
+        let stop = match &finished.stop {
+            StopReason::End if self.has_refused && !self.has_calls => &StopReason::Refusal,
+            stop => stop,
+        };
+        candidate.insert("finishReason".to_owned(), reason_of(stop).into());
         candidate.insert("index".to_owned(), 0.into());
-        if finished.stop == StopReason::Refusal {
+        if *stop == StopReason::Refusal {
             candidate.insert("finishMessage".to_owned(), "The model refused.".into());
         }
         candidate.extend(self.sources.grounding().map(|grounding| ("groundingMetadata".to_owned(), grounding)));

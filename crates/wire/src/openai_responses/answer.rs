@@ -419,6 +419,8 @@ impl EventEncoder {
         let has_cut_call = self.items.iter().any(|item| item.sort == Sort::Call && is_cut_short(&item.text));
         let reason = match stopped::told(&finished.stop, has_cut_call) {
             StopReason::MaxTokens => Some("max_output_tokens"),
+            // More would have come: it is no end.
+            StopReason::Pause => Some("max_output_tokens"),
             StopReason::ContentFilter => Some("content_filter"),
             // A refusal without a word of it.
             StopReason::Refusal if !has_refused => Some("content_filter"),

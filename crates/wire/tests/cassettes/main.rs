@@ -17,6 +17,7 @@ mod anthropic;
 mod chat;
 mod gemini;
 mod responses;
+mod translated;
 
 use placet_core::{
     Accumulator, Effect, Env, Item, ItemBody, Part, ProviderError, ProviderId, Schema, ToolDefinition, Turn, TurnEvent,
