@@ -539,7 +539,6 @@ impl EventEncoder {
             StopReason::Refusal if self.has_refused => (plain, None),
             StopReason::Refusal => ("content_filter", Some(stop.as_str())),
             StopReason::StopSequence => ("stop", Some(stop.as_str())),
-            // More would have come: it is no end.
             StopReason::Pause => ("length", Some(stop.as_str())),
             other => (plain, Some(other.as_str())),
         }
