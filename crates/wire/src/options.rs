@@ -13,6 +13,8 @@ use std::borrow::Cow;
 /// Whose words an option may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
+    /// Of Chat Completions, whose one tool has hardly any.
+    Chat,
     Openai,
     Google,
 }
@@ -84,6 +86,7 @@ const GOOGLE: [&str; 7] = [
 impl Words {
     fn is_foreign(self, key: &str, value: &Value) -> bool {
         match self {
+            Words::Chat => OPENAI.contains(&key) || ANTHROPIC.contains(&key) || GOOGLE.contains(&key),
             // The types of Anthropic's tools end with a date in one piece, OpenAI's with one in three.
             Words::Openai if key == "type" => value.as_str().is_some_and(is_dated),
             Words::Openai if key == CALLERS => callers(value).any(|caller| caller.starts_with("code_execution")),
@@ -105,13 +108,20 @@ pub(crate) fn restricts(key: &str, value: &Value) -> bool {
     *value == Value::Bool(false) || keeps_from(key, value)
 }
 
+/// Options that hold others.
+const WRAPPERS: [&str; 3] = ["environment", "filters", "network_policy"];
+
 /// Whether an option keeps its tool from something by its name. Where the model itself may call a tool, elsewhere nobody else will.
 pub(crate) fn keeps_from(key: &str, value: &Value) -> bool {
     if key == CALLERS {
         return !value.is_null() && !callers(value).any(|caller| caller == "direct");
     }
-    let words = ["allowed", "blocked", "denied", "disallowed", "excluded", "require", "url_sources"];
-    words.iter().any(|word| key.starts_with(word))
+    let words = ["allowed", "blocked", "denied", "disallowed", "excluded", "require", "url_sources", "timeRange"];
+    let is_within = |value: &Value| {
+        let fields = value.as_object().into_iter().flatten();
+        fields.into_iter().any(|(key, value)| keeps_from(key, value))
+    };
+    words.iter().any(|word| key.starts_with(word)) || WRAPPERS.contains(&key) && is_within(value)
 }
 
 /// Who may call a tool.
@@ -230,9 +240,16 @@ mod tests {
             assert_eq!(through(AnthropicMessages, to, searching.clone()).unwrap(), (wanted, told.clone()));
         }
         let timely = json!({"googleSearch": {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}}});
-        let (tool, omitted) = through(Gemini, OpenaiResponses, timely.clone()).unwrap();
+        assert_eq!(through(Gemini, OpenaiResponses, timely.clone()).unwrap_err(), ErrorKind::Unsupported);
+        let showy = json!({"googleSearch": {"searchTypes": {"webSearch": {}}}});
+        let (tool, omitted) = through(Gemini, OpenaiResponses, showy).unwrap();
         assert_eq!(tool, json!({"type": "web_search"}));
-        assert_eq!(omitted, ["hosted.web_search.timeRangeFilter"]);
+        assert_eq!(omitted, ["hosted.web_search.searchTypes"]);
+        // What restricts a tool may stand a level deeper.
+        let policy = json!({"type": "allowlist", "allowed_domains": ["a.example"]});
+        let shell = json!({"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}});
+        assert_eq!(through(OpenaiResponses, AnthropicMessages, shell.clone()).unwrap_err(), ErrorKind::Unsupported);
+        assert_eq!(through(OpenaiResponses, OpenaiResponses, shell.clone()).unwrap().0, shell);
         // To its own provider everything goes back, and a word that nobody knows goes anywhere.
         assert_eq!(through(Gemini, Gemini, timely.clone()).unwrap().0, timely);
         let newer = json!({"type": "web_search", "moonlight": true});

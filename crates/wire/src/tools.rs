@@ -118,7 +118,12 @@ fn named(tool: &ToolDefinition, name: &str) -> Map<String, Value> {
 
 /// The schema with `type` and `properties` at its root, which providers insist on even for a tool without arguments.
 pub(crate) fn object_schema(schema: &Schema) -> Value {
-    let Value::Object(root) = schema.as_value() else { return schema.as_value().clone() };
+    let root = match schema.as_value() {
+        Value::Object(root) => root,
+        // Arguments are an object, so that a schema that takes everything takes every object.
+        Value::Bool(true) => &Map::new(),
+        other => return other.clone(),
+    };
     let mut root = root.clone();
     if !root.contains_key("type") {
         root.insert("type".into(), "object".into());
@@ -175,7 +180,12 @@ impl Serialize for ObjectSchema<'_> {
         if let Some(text) = self.0.as_text() {
             return text.serialize(serializer);
         }
-        let Value::Object(root) = self.0.as_value() else { return self.0.as_value().serialize(serializer) };
+        let none = Map::new();
+        let root = match self.0.as_value() {
+            Value::Object(root) => root,
+            Value::Bool(true) => &none,
+            other => return other.serialize(serializer),
+        };
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in root {
             map.serialize_entry(key, value)?;

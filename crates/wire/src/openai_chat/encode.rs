@@ -8,6 +8,7 @@ use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::json;
 use crate::names::{Names, alias};
+use crate::options::{self, Words};
 use crate::overlay::overlay;
 use crate::protocol::Protocol;
 use crate::tools::{self, ObjectSchema};
@@ -368,7 +369,12 @@ impl<'a> Encoder<'a> {
         fields: &mut Fields<'a>,
     ) -> Result<(), ProviderError> {
         match hosted {
-            HostedTool::WebSearch(search) if self.dialect.web_search => {
+            HostedTool::WebSearch(_) if self.dialect.web_search => {
+                let provider = &self.dialect.provider;
+                let known = options::without_foreign(hosted, Words::Chat, &mut self.omitted, |field| {
+                    unsupported(provider, field, "an option of a search in another protocol's words")
+                })?;
+                let HostedTool::WebSearch(search) = &*known else { return Ok(()) };
                 let form = self.web_search(search)?;
                 fields.put("web_search_options", &form)
             }
