@@ -323,16 +323,9 @@ impl Flows {
     pub async fn start(&self) -> Result<()> {
         for (name, served) in &self.0.served {
             let id = || -> RunId { self.0.runtime.env().new_id() };
-            match head(&served.flow) {
-                Some(TriggerKind::Startup) => {
-                    let job = self.0.head_job(name, format!("startup:{name}:{}", id()), JobTime::Now)?;
-                    self.0.scheduler.put(job).await?;
-                }
-                Some(TriggerKind::After(span)) => {
-                    let at = JobTime::At(self.0.runtime.env().now().plus(*span));
-                    self.0.scheduler.put(self.0.head_job(name, format!("after:{name}:{}", id()), at)?).await?;
-                }
-                _ => {}
+            if let Some(TriggerKind::Startup) = head(&served.flow) {
+                let job = self.0.head_job(name, format!("startup:{name}:{}", id()), JobTime::Now)?;
+                self.0.scheduler.put(job).await?;
             }
         }
         self.schedule().await
@@ -350,19 +343,29 @@ impl Flows {
                     self.0.scheduler.put(job).await?;
                 }
                 Some(TriggerKind::At(at)) => {
-                    let id = format!("once:{name}:{}", at.as_micros());
-                    let mark = Key::new(self.0.runtime.tenant()).text("flow-once").text(&id);
-                    let mut batch = Batch::new();
-                    batch.require(Condition::absent(mark.clone())).put(mark, StoredValue::new(1, Vec::new()));
-                    self.0.scheduler.add(&mut batch, self.0.head_job(name, id, JobTime::At(*at))?)?;
-                    match self.0.runtime.store().commit(batch).await {
-                        Ok(_) => self.0.scheduler.poke(),
-                        Err(StoreError::Condition { .. }) => {}
-                        Err(error) => return Err(error.into()),
-                    }
+                    self.once(name, &at.as_micros().to_string(), JobTime::At(*at)).await?;
+                }
+                Some(TriggerKind::After(span)) => {
+                    let at = JobTime::At(self.0.runtime.env().now().plus(*span));
+                    self.once(name, &format!("after:{}", span.as_micros()), at).await?;
                 }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Schedules what happens once for ever, unless that was done before, by whatever process.
+    async fn once(&self, name: &str, when: &str, time: JobTime) -> Result<()> {
+        let id = format!("once:{name}:{when}");
+        let mark = Key::new(self.0.runtime.tenant()).text("flow-once").text(&id);
+        let mut batch = Batch::new();
+        batch.require(Condition::absent(mark.clone())).put(mark, StoredValue::new(1, Vec::new()));
+        self.0.scheduler.add(&mut batch, self.0.head_job(name, id, time)?)?;
+        match self.0.runtime.store().commit(batch).await {
+            Ok(_) => self.0.scheduler.poke(),
+            Err(StoreError::Condition { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

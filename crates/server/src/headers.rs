@@ -98,6 +98,7 @@ pub(crate) fn trace(headers: &HeaderMap) -> Option<Box<str>> {
 
 /// The head of an answer as the client is sent it. `changes_length`: the body is not the provider's to the byte.
 pub(crate) fn answer_headers(mut headers: HeaderMap, changes_length: bool) -> HeaderMap {
+    let named = connection_names(&headers);
     let is_private = |name: &HeaderName| {
         if *name == CONNECTION
             || *name == TRANSFER_ENCODING
@@ -107,6 +108,7 @@ pub(crate) fn answer_headers(mut headers: HeaderMap, changes_length: bool) -> He
             || *name == STRICT_TRANSPORT_SECURITY
             || *name == VIA
             || (*name == CONTENT_LENGTH && changes_length)
+            || named.contains(name)
         {
             return true;
         }
@@ -115,6 +117,7 @@ pub(crate) fn answer_headers(mut headers: HeaderMap, changes_length: bool) -> He
             name,
             "keep-alive"
                 | "proxy-connection"
+                | "proxy-authenticate"
                 | "openai-organization"
                 | "openai-project"
                 | "anthropic-organization-id"
@@ -126,9 +129,11 @@ pub(crate) fn answer_headers(mut headers: HeaderMap, changes_length: bool) -> He
                 | "x-backend-server"
                 | "x-powered-by"
                 | "x-upstream"
+                | "x-upstream-host"
         ) || name.starts_with("x-placet-")
             || name.starts_with("access-control-")
             || name.starts_with("cf-")
+            || name.starts_with("x-envoy-")
     };
     let drop: Vec<HeaderName> = headers
         .keys()
@@ -175,7 +180,11 @@ mod tests {
                 ("x-ratelimit-limit-tokens", "5"),
                 ("content-length", "5"),
                 ("set-cookie", "a=b"),
-                ("connection", "close"),
+                ("connection", "close, x-hop"),
+                ("x-hop", "1"),
+                ("proxy-authenticate", "Basic"),
+                ("x-upstream-host", "10.0.0.5:3000"),
+                ("x-envoy-upstream-service-time", "3"),
                 ("transfer-encoding", "chunked"),
                 ("openai-organization", "acme"),
                 ("access-control-allow-origin", "*"),

@@ -81,7 +81,7 @@ impl Keys {
         if let Some(local) = &self.local {
             return Ok(local.clone());
         }
-        let Some(presented) = presented(uri, headers) else {
+        let Some(presented) = presented(uri, headers).filter(|key| !key.is_empty()) else {
             let message = "a key is needed: send it as `authorization: Bearer …`, `x-api-key` or `x-goog-api-key`";
             return Err(Refusal::new(401, ErrorKind::Authentication, message));
         };

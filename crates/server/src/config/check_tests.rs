@@ -52,6 +52,20 @@ fn a_credential_stands_in_no_address_and_no_header() {
 }
 
 #[test]
+fn a_header_of_the_connection_is_not_for_a_provider() {
+    for header in ["Host", "content-length", "transfer-encoding", "connection"] {
+        let told = told(&format!("{MINE}headers = {{ \"{header}\" = \"3\" }}\n"));
+        assert!(told.contains(&format!("`providers.mine.headers.{header}`: it belongs to the connection")), "{told}");
+    }
+}
+
+#[test]
+fn the_hash_of_an_empty_key_is_none() {
+    let told = told("[keys.ann]\nsha256 = \"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"\n");
+    assert!(told.contains("line 2: `keys.ann.sha256`: it is the hash of an empty key"), "{told}");
+}
+
+#[test]
 fn values_that_cannot_work_are_told_with_what_to_write() {
     for (text, wanted) in [
         (format!("{MINE}protocols = []\n"), "line 3: `providers.mine.protocols`: expected at least one"),

@@ -86,8 +86,8 @@ pub(super) fn check_keys(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Co
             }
             let at = places.get(&("keys".to_owned(), key.name.clone())).copied().unwrap_or(0);
             let problem = format!("nothing that is served is called {pattern:?}");
-            let hint = format!("known are {}", named.join(", "));
-            reading.problem(at, format!("keys.{}.models", key.name), problem, Some(hint));
+            let hint = (!named.is_empty()).then(|| format!("known are {}", named.join(", ")));
+            reading.problem(at, format!("keys.{}.models", key.name), problem, hint);
         }
     }
 }

@@ -123,6 +123,12 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     config
 }
 
+/// The SHA-256 of no bytes.
+const OF_NOTHING: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
+    0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
 /// An address, with `localhost` as its name and a port alone allowed.
 pub(crate) fn listen(text: &str) -> Option<SocketAddr> {
     let text = text.trim();
@@ -185,6 +191,10 @@ fn read_keys(top: &Table<'_, '_>, has_boards: bool) -> Vec<KeyEntry> {
                 table.wrong(name.at, "sha256", "it is missing, expected the SHA-256 of the key", Some(hint));
             }
             (Some(text), None) => table.wrong(text.at, "sha256", "expected 64 hexadecimal digits", None),
+            // What a shell makes of a variable that is not set.
+            (Some(text), Some(hash)) if hash == OF_NOTHING => {
+                table.wrong(text.at, "sha256", "it is the hash of an empty key", None);
+            }
             _ => {}
         }
         if let Some(sha256) = sha256 {

@@ -110,11 +110,29 @@ pub(super) fn read_providers(
 type Named<T> = Vec<(String, T)>;
 
 /// Headers that are sent with every request: plain ones, and those whose values stand elsewhere.
+/// Headers that say how a request is sent.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
 fn read_headers(table: &Table<'_, '_>, lookup: &Lookup, base: &Path) -> (Named<String>, Named<Secret>) {
     let (mut plain, mut secrets) = (Vec::new(), Vec::new());
     for (header, value) in table.map("headers") {
         let name = http::HeaderName::try_from(header.value.as_str()).ok();
         let mut is_usable = name.is_some();
+        if name.as_ref().is_some_and(|name| FRAMING.contains(&name.as_str())) {
+            let problem = "it belongs to the connection, which the gateway sees to";
+            table.wrong(header.at, &format!("headers.{}", header.value), problem, None);
+            continue;
+        }
         match value {
             Element::Text(text) => {
                 is_usable &= http::HeaderValue::try_from(text.value.as_str()).is_ok();

@@ -223,15 +223,20 @@ impl Watch {
 
     /// How the answer ended, by its last events.
     fn passage(&self) -> Passage {
-        let has = |word: &str| self.last.iter().any(|piece| memmem::find(piece, word.as_bytes()).is_some());
-        let has_error = || self.last.iter().any(|piece| split_events(piece).any(is_error));
+        // The words that end an answer may also stand in what is said, where their quotes are escaped or they are no type.
+        let has = |name: &str| self.last.iter().any(|piece| memmem::find(piece, name.as_bytes()).is_some());
+        let any = |is: &dyn Fn(&[u8]) -> bool| self.last.iter().any(|piece| split_events(piece).any(is));
         let is_whole = match self.speech {
-            Speech::OpenaiChat => has("[DONE]") || self.last.iter().any(|piece| has_value(piece, b"\"finish_reason\"")),
-            Speech::OpenaiResponses => has("response.completed") || has("response.incomplete"),
-            Speech::AnthropicMessages => has("message_stop"),
+            Speech::OpenaiChat => {
+                any(&|event| data_of(event).trim_ascii() == b"[DONE]")
+                    || self.last.iter().any(|piece| has_value(piece, b"\"finish_reason\""))
+            }
+            Speech::OpenaiResponses => any(&|event| is_of(event, &["response.completed", "response.incomplete"])),
+            Speech::AnthropicMessages => any(&|event| is_of(event, &["message_stop"])),
             Speech::Gemini => has("\"finishReason\"") || has("\"finish_reason\"") || has("\"blockReason\""),
         };
-        if has_error() || (self.speech == Speech::OpenaiResponses && has("response.failed")) {
+        let has_failed = self.speech == Speech::OpenaiResponses && any(&|event| is_of(event, &["response.failed"]));
+        if has_failed || any(&is_error) {
             Passage::Failed
         } else if is_whole {
             Passage::Whole
@@ -239,6 +244,17 @@ impl Watch {
             Passage::Cut
         }
     }
+}
+
+/// Whether an event is of one of these types.
+fn is_of(event: &[u8], kinds: &[&str]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Typed<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: std::borrow::Cow<'a, str>,
+    }
+    kinds.iter().any(|kind| memmem::find(event, kind.as_bytes()).is_some())
+        && serde_json::from_slice::<Typed<'_>>(&data_of(event)).is_ok_and(|typed| kinds.contains(&&*typed.kind))
 }
 
 /// Whether an event tells of an error, in the way of any protocol.

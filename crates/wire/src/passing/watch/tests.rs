@@ -95,6 +95,29 @@ fn a_stream_without_its_end_is_cut_and_one_with_an_error_has_failed() {
     assert_eq!(passed(Watch::events(Speech::OpenaiChat, false), &[told.as_bytes()]).2, Passage::Whole);
 }
 
+/// The words that end an answer end nothing where they are what is said.
+#[test]
+fn a_stream_is_not_whole_because_it_speaks_of_ends() {
+    for (speech, event) in [
+        (
+            Speech::OpenaiChat,
+            r#"{"choices":[{"delta":{"content":"ends with [DONE] or \"finish_reason\":\"stop\""},"finish_reason":null}]}"#,
+        ),
+        (
+            Speech::OpenaiResponses,
+            r#"{"type":"response.output_text.delta","delta":"then response.completed, response.failed"}"#,
+        ),
+        (
+            Speech::AnthropicMessages,
+            r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"message_stop"}}"#,
+        ),
+        (Speech::Gemini, r#"{"candidates":[{"content":{"parts":[{"text":"\"finishReason\":\"STOP\""}]}}]}"#),
+    ] {
+        let told = format!("data: {event}\n\n");
+        assert_eq!(passed(Watch::events(speech, false), &[told.as_bytes()]).2, Passage::Cut, "{speech}");
+    }
+}
+
 #[test]
 fn usage_of_a_whole_body_is_read_at_its_end() {
     let body = br#"{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":5,"completion_tokens":7}}"#;
