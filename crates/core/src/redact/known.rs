@@ -64,12 +64,13 @@ impl Known {
     ///
     /// At the end of a text such a beginning is itself a span when it is [`FRAGMENT`] bytes or longer: somebody cut the text.
     pub(super) fn scan(&self, bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span>) -> usize {
-        self.plain.find(bytes, from, |start, end| spans.push(Span { start, end, kind: KIND, rank: usize::MAX }));
+        self.plain
+            .find(bytes, from, |start, end| spans.push(Span { told: start, start, end, kind: KIND, rank: usize::MAX }));
         let mut open = self.plain.beginnings.open_end(bytes, from);
         if let Some(view) = Unwrapped::new(bytes, from) {
             self.wrapped.find(&view.bytes, 0, |start, end| {
                 let (start, end) = (view.places[start], view.places[end - 1] + 1);
-                spans.push(Span { start, end, kind: KIND, rank: usize::MAX });
+                spans.push(Span { told: start, start, end, kind: KIND, rank: usize::MAX });
             });
             let at = self.wrapped.beginnings.open_end(&view.bytes, 0);
             if let Some(&place) = view.places.get(at) {
@@ -78,7 +79,7 @@ impl Known {
             }
         }
         if at_end && bytes.len() - open >= FRAGMENT {
-            spans.push(Span { start: open, end: bytes.len(), kind: KIND, rank: usize::MAX });
+            spans.push(Span { told: open, start: open, end: bytes.len(), kind: KIND, rank: usize::MAX });
         }
         open
     }

@@ -100,6 +100,8 @@ impl Redactions {
 /// A place in a text that holds a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
+    /// Where the words begin that tell it, which may stand before it: `Authorization: `.
+    told: usize,
     start: usize,
     end: usize,
     kind: &'static str,
@@ -243,6 +245,10 @@ impl Redactor {
         if !self.inner.secrets.is_empty() {
             let known = self.inner.known.get_or_init(|| Known::new(self.inner.secrets.iter().map(Secret::expose)));
             open = open.min(known.scan(bytes, from, at_end, &mut spans));
+        }
+        // What tells a secret does not go out before it: nobody would know it any more.
+        while let Some(span) = spans.iter().find(|span| span.told < open && open <= span.start) {
+            open = span.told;
         }
         // Of two finds that begin together the longer names the kind.
         spans.sort_by_key(|span| (span.start, usize::MAX - span.end, span.rank));

@@ -50,7 +50,7 @@ pub(super) fn scan(bytes: &[u8], from: usize, at_end: bool, spans: &mut Vec<Span
             Verdict::Open => open = open.min(at),
             Verdict::Found(start, end) => {
                 if !table::HARMLESS.iter().any(|harmless| bytes.get(start..end) == Some(harmless.as_bytes())) {
-                    spans.push(Span { start, end, kind: shape.kind, rank });
+                    spans.push(Span { told: at, start, end, kind: shape.kind, rank });
                 }
             }
         }

@@ -249,3 +249,19 @@ fn redacted_text_stays_as_it_is() {
     let once = redactor.redact_text(text).into_owned();
     assert!(matches!(redactor.redact_text(&once), Cow::Borrowed(_)), "{once}");
 }
+
+/// A header's value that begins as a known value does, after which the text may still go on with it.
+#[test]
+fn what_tells_a_secret_is_held_with_it() {
+    let mut registry = SecretRegistry::new();
+    registry.register(Secret::new("x", "🦀\to*uä~ß'\nXp)`G</l"));
+    let redactor = registry.redactor();
+    let text = "i,Authorization: F09FA680096F2A75C3A47EC39F270A587\n/_ and more";
+    let whole = redactor.redact_text(text);
+    assert_eq!(whole, format!("i,Authorization: {MARK}\n/_ and more"));
+    for cut in 0..=text.len() {
+        let mut stream = redactor.stream();
+        let out = [stream.push(&text[..cut]), stream.push(&text[cut..]), stream.finish()].concat();
+        assert_eq!(out, whole, "{cut}");
+    }
+}
