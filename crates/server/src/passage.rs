@@ -4,11 +4,15 @@ use crate::account::Account;
 use crate::body::Broken;
 use crate::metrics::Outcome;
 use crate::refusal::Refusal;
+use crate::routing::Upstream;
+use crate::telling;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, SizeHint};
 use placet_core::{Diagnose as _, ErrorKind};
-use placet_wire::passing::{Passage, Watch};
+use placet_wire::passing::{Passage, Watch, with_clean_errors};
+use std::borrow::Cow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// A provider's body on its way to a client.
@@ -16,6 +20,8 @@ pub(crate) struct Passing {
     body: placet_net::Body,
     watch: Watch,
     account: Account,
+    /// Whose events they are, where it is a stream of events.
+    upstream: Option<Arc<Upstream>>,
     is_events: bool,
     /// Whether what went on so far ends with a whole event.
     is_between_events: bool,
@@ -35,15 +41,16 @@ enum State {
 }
 
 impl Passing {
-    /// `is_events`: the body is a stream of events. `keeps_length`: nothing of it is taken out.
+    /// `upstream`: the body is a stream of its events. `keeps_length`: nothing of it is taken out.
     pub(crate) fn new(
         body: placet_net::Body,
         watch: Watch,
         account: Account,
-        is_events: bool,
+        upstream: Option<Arc<Upstream>>,
         keeps_length: bool,
     ) -> Self {
-        Passing { body, watch, account, is_events, is_between_events: true, keeps_length, state: State::Open }
+        let is_events = upstream.is_some();
+        Passing { body, watch, account, upstream, is_events, is_between_events: true, keeps_length, state: State::Open }
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -85,6 +92,7 @@ impl Passing {
                     if piece.is_empty() {
                         continue;
                     }
+                    let piece = self.without_addresses(piece);
                     if self.is_events {
                         self.is_between_events = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
                     }
@@ -109,6 +117,17 @@ impl Passing {
                 }
             }
         }
+    }
+
+    /// What a provider tells of an error within a stream, without a credential or an address in it.
+    fn without_addresses(&self, piece: Bytes) -> Bytes {
+        let Some(upstream) = &self.upstream else { return piece };
+        let clean = |data: &[u8]| {
+            let clean = upstream.redactor.redact_bytes(data);
+            let masked = telling::masked_body(&clean, upstream.hidden.as_deref());
+            masked.or(if let Cow::Owned(clean) = clean { Some(clean) } else { None })
+        };
+        with_clean_errors(&piece, &clean).unwrap_or(piece)
     }
 
     fn end(&mut self, passage: Passage) {

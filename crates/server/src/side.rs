@@ -67,7 +67,7 @@ impl Gateway {
             Ok(response) => {
                 account.status = response.status.as_u16();
                 let head = answer_headers(response.headers, false);
-                let passing = Passing::new(response.body, Watch::body(speech), account, false, true);
+                let passing = Passing::new(response.body, Watch::body(speech), account, None, true);
                 let mut answer = Response::new(Body::passing(passing));
                 *answer.status_mut() = response.status;
                 *answer.headers_mut() = head;

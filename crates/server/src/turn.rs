@@ -300,7 +300,7 @@ impl Gateway {
         }
         let watch = if is_events { Watch::events(asked.speech, strips) } else { Watch::body(asked.speech) };
         let headers = answer_headers(response.headers, strips && is_events);
-        let passing = Passing::new(response.body, watch, account, is_events, !strips);
+        let passing = Passing::new(response.body, watch, account, is_events.then(|| upstream.clone()), !strips);
         let mut answer = Response::new(Body::passing(passing));
         *answer.status_mut() = response.status;
         *answer.headers_mut() = headers;

@@ -132,3 +132,18 @@ async fn redirects_are_followed_by_nobody() {
     }
     assert_eq!(upstream.received().len(), 2);
 }
+
+#[tokio::test]
+async fn an_error_within_a_stream_that_is_handed_on_names_no_place() {
+    let said = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"see http://vllm.internal:8000\"},\"finish_reason\":null}]}\n\n";
+    let error = "data: {\"error\":{\"message\":\"late at http://vllm.internal:8000/v1, 10.2.3.4:3000\",\"type\":\"server_error\"}}\n\n";
+    let upstream = upstream([Answer::bytes(200, "text/event-stream", format!("{said}{error}"))]).await;
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", "")).await;
+    let asked = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    let answer = served.post(CHAT, &asked).await;
+    let text = answer.text();
+    // What the model says is nobody's to change.
+    assert!(text.starts_with(said), "{text}");
+    let told = &text[said.len()..];
+    assert!(told.contains("late at [address]") && !told.contains("vllm") && !told.contains("10.2.3.4"), "{told}");
+}

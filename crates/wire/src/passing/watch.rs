@@ -246,6 +246,35 @@ impl Watch {
     }
 }
 
+/// Events in which the errors that a provider tells are without what `clean` takes out of their data; nothing where that is nothing.
+/// An event of which a part is still to come is not looked at.
+#[must_use]
+pub fn with_clean_errors(events: &Bytes, clean: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Bytes> {
+    // Nearly every piece ends here.
+    memmem::find(events, b"\"error\"")?;
+    let mut out = BytesMut::new();
+    let mut has_changed = false;
+    for event in split_events(events) {
+        let tells = is_error(event) || is_of(event, &["response.failed"]);
+        match tells.then(|| clean(&data_of(event))).flatten() {
+            Some(data) => {
+                has_changed = true;
+                let text = event.strip_suffix(b"\n\n").unwrap_or(event).trim_ascii_end();
+                let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"data:"));
+                for line in lines.filter(|line| !line.is_empty()) {
+                    out.extend_from_slice(line.trim_ascii_end());
+                    out.extend_from_slice(b"\n");
+                }
+                out.extend_from_slice(b"data: ");
+                out.extend_from_slice(&data);
+                out.extend_from_slice(if ends_event(event) { b"\n\n" } else { b"\n" });
+            }
+            None => out.extend_from_slice(event),
+        }
+    }
+    has_changed.then(|| out.freeze())
+}
+
 /// Whether an event is of one of these types.
 fn is_of(event: &[u8], kinds: &[&str]) -> bool {
     #[derive(serde::Deserialize)]

@@ -95,6 +95,34 @@ fn a_stream_without_its_end_is_cut_and_one_with_an_error_has_failed() {
     assert_eq!(passed(Watch::events(Speech::OpenaiChat, false), &[told.as_bytes()]).2, Passage::Whole);
 }
 
+#[test]
+fn an_error_within_a_stream_is_cleaned_and_nothing_else_is() {
+    let clean = |data: &[u8]| {
+        let text = std::str::from_utf8(data).unwrap();
+        text.contains("secret.host").then(|| text.replace("secret.host", "[address]").into_bytes())
+    };
+    let said = "data: {\"choices\":[{\"delta\":{\"content\":\"an \\\"error\\\" at secret.host\"}}],\"error\":null}\n\n";
+    let of = |text: &str| with_clean_errors(&Bytes::copy_from_slice(text.as_bytes()), &clean);
+    assert_eq!(of(said), None);
+    for (event, wanted) in [
+        (
+            "data: {\"error\":{\"message\":\"at secret.host\"}}\n\n",
+            "data: {\"error\":{\"message\":\"at [address]\"}}\n\n",
+        ),
+        (
+            "event: error\r\ndata: {\"type\":\"error\",\"error\":{\"message\":\"secret.host\"}}\r\n\r\n",
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"[address]\"}}\n\n",
+        ),
+        (
+            "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"message\":\"secret.host\"}}}\n\n",
+            "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"message\":\"[address]\"}}}\n\n",
+        ),
+    ] {
+        assert_eq!(of(&format!("{said}{event}")).unwrap(), format!("{said}{wanted}"));
+        assert_eq!(of(&event.replace("secret.host", "midnight")), None);
+    }
+}
+
 /// The words that end an answer end nothing where they are what is said.
 #[test]
 fn a_stream_is_not_whole_because_it_speaks_of_ends() {
