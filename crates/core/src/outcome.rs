@@ -1,13 +1,16 @@
 //! What the pipeline answered.
 
-use crate::id::{CallId, CapabilityId, ToolName};
+use crate::id::{CallId, CapabilityId, ItemId, ToolName};
+use crate::item::Item;
 use crate::open::open_words;
 use crate::origin::Origins;
 use crate::part::{Native, Part, text_of};
 use crate::redact::Redactions;
+use crate::tool::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
+use std::sync::Arc;
 
 /// How a tool call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -280,6 +283,28 @@ pub struct ToolResult {
     /// What only one provider understands of it, to be sent with it: a cache mark of its own, a hosted form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
+}
+
+impl ToolResult {
+    /// What is answered to a call that no capability ran: the call's ids and name, and the outcome.
+    #[must_use]
+    pub fn of(call: &ToolCall, outcome: Outcome) -> Self {
+        ToolResult {
+            call: call.id.clone(),
+            provider_id: call.provider_id.clone(),
+            tool: call.name.clone(),
+            capability: None,
+            outcome,
+            native: None,
+        }
+    }
+
+    /// The item of a conversation that holds it: its id follows from the call's, and its origin is the outcome's.
+    #[must_use]
+    pub fn into_item(self) -> Arc<Item> {
+        let origin = self.outcome.origin.clone();
+        Arc::new(Item::new(ItemId::of_result(&self.call), origin, self))
+    }
 }
 
 #[cfg(test)]

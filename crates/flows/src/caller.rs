@@ -297,14 +297,7 @@ impl Caller {
     /// Answers a call that an earlier flow of this exchange made, so that the client never sees it.
     pub fn answer(&self, call: &ToolCall, text: impl Into<String>) {
         let outcome = Outcome::new(Status::Completed, Stage::Execute, None, text);
-        let result = ToolResult {
-            call: call.id.clone(),
-            provider_id: call.provider_id.clone(),
-            tool: call.name.clone(),
-            capability: None,
-            outcome,
-            native: None,
-        };
+        let result = ToolResult::of(call, outcome);
         let item = Arc::new(Item::new(ItemId::of_result(&call.id), Origin::Operator, result));
         if let Some(group) = &self.0.group {
             group.write([item.clone()]);

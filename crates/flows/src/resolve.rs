@@ -15,9 +15,9 @@ use crate::suspend::{ArrivedRound, OpenRound, holds_results};
 use placet_core::event::EventBody;
 use placet_core::turn::TextDelta;
 use placet_core::{
-    CallId, Cursor, Env, ErrorKind, FINAL_TOOL, Item, ItemBody, ItemId, Limits, Message, Origin, Outcome, Part,
-    ProviderState, Reason, Role, RunId, Stage, Status, StopReason, ToolCall, ToolChoice, ToolDefinition, ToolResult,
-    Turn, TurnEvent, Usage,
+    CallId, Cursor, Env, ErrorKind, FINAL_TOOL, Item, ItemBody, Limits, Message, Origin, Outcome, Part, ProviderState,
+    Reason, Role, RunId, Stage, Status, StopReason, ToolCall, ToolChoice, ToolDefinition, ToolResult, Turn, TurnEvent,
+    Usage,
 };
 use placet_observe::{Ending, Journal, RunResult, replay};
 use placet_runtime::{EventStream, RunBuilder, RunHandle, RuntimeError};
@@ -251,13 +251,13 @@ impl Resolving {
                 let owed = calls.iter().filter(|call| inner.iter().chain(outer).any(|owed| owed.id == call.id));
                 let results: Vec<ToolResult> = owed
                     .map(|call| {
-                        answer_to(
+                        ToolResult::of(
                             call,
                             Outcome::new(Status::Mistaken, Stage::Admit, Some(Reason::NotRun), text.clone()),
                         )
                     })
                     .collect();
-                progress.items.extend(results.into_iter().map(result_item));
+                progress.items.extend(results.into_iter().map(ToolResult::into_item));
                 Ok(Handed::GoOn)
             }
         }
@@ -272,7 +272,7 @@ impl Resolving {
             results.into_iter().map(|result| (result.call.clone(), result)).collect();
         if !inner.is_empty() {
             let ours = self.run_inner(&open, inner).await?;
-            let items: Vec<Arc<Item>> = ours.iter().cloned().map(result_item).collect();
+            let items: Vec<Arc<Item>> = ours.iter().cloned().map(ToolResult::into_item).collect();
             self.note_effects(registry, &items);
             self.cx.settle(&self.place, ours.clone());
             answers.extend(ours.into_iter().map(|result| (result.call.clone(), result)));
@@ -286,7 +286,7 @@ impl Resolving {
             let Some(result) = answers.remove(&call.id) else {
                 return Err(FlowError::internal(format!("the call {} has no result", call.id)));
             };
-            progress.items.push(result_item(result));
+            progress.items.push(result.into_item());
         }
         progress.since = progress.items.len();
         progress.items.extend(trailing);
@@ -499,23 +499,6 @@ enum Handed {
     GoOn,
     Suspend,
     ToHandler,
-}
-
-/// The answer to a call that no pipeline saw.
-pub(crate) fn answer_to(call: &ToolCall, outcome: Outcome) -> ToolResult {
-    ToolResult {
-        call: call.id.clone(),
-        provider_id: call.provider_id.clone(),
-        tool: call.name.clone(),
-        capability: None,
-        outcome,
-        native: None,
-    }
-}
-
-pub(crate) fn result_item(result: ToolResult) -> Arc<Item> {
-    let origin = result.outcome.origin.clone();
-    Arc::new(Item::new(ItemId::of_result(&result.call), origin, result))
 }
 
 /// A turn that answers with this value, and nothing else: itself, where it does.

@@ -167,7 +167,7 @@ impl Suspended {
         let answer = |call: &ToolCall, inner: Option<&Vec<ToolResult>>| {
             let ours = inner.and_then(|ours| ours.iter().find(|result| result.call == call.id)).cloned();
             let found = results.get(&call.id).cloned().or(ours);
-            crate::resolve::result_item(found.unwrap_or_else(|| cancelled(call)))
+            found.unwrap_or_else(|| cancelled(call)).into_item()
         };
         if let Some(items) = &self.ended {
             let made = crate::model::calls_in(items);
@@ -202,7 +202,7 @@ impl Settled {
 /// The answer to a call that whoever should have answered went on without.
 pub(crate) fn cancelled(call: &ToolCall) -> ToolResult {
     let text = "not run: the user went on without it";
-    crate::resolve::answer_to(call, Outcome::new(Status::Refused, Stage::Admit, Some(Reason::Cancelled), text))
+    ToolResult::of(call, Outcome::new(Status::Refused, Stage::Admit, Some(Reason::Cancelled), text))
 }
 
 /// The job that removes what is kept under an id.

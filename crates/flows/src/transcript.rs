@@ -2,7 +2,6 @@
 
 use crate::error::{FlowError, Result};
 use crate::exchange::content;
-use crate::resolve::result_item;
 use crate::suspend::{Settled, Suspended, SuspensionId, cancelled};
 use placet_core::{CallId, Digest, Env, Item, ItemBody, Role, ToolCall, ToolResult};
 use placet_runtime::Runtime;
@@ -113,7 +112,7 @@ impl Linking<'_> {
             }
         }
         for call in &round {
-            let result = results.remove(&call.call.id).unwrap_or_else(|| result_item(cancelled(&call.call)));
+            let result = results.remove(&call.call.id).unwrap_or_else(|| cancelled(&call.call).into_item());
             self.out.push(result);
         }
         self.out.extend(besides);

@@ -353,7 +353,7 @@ async fn agents_beside(
                 _ => None,
             };
             state.chat.push(item);
-            state.chat.extend(answer.map(crate::resolve::result_item));
+            state.chat.extend(answer.map(placet_core::ToolResult::into_item));
         }
     }
     Ok(if suspended { Walked::Suspended } else { Walked::Done })

@@ -7,8 +7,8 @@
 use crate::result::{Ending, Failure, Payload, Rejected, RunResult};
 use placet_core::event::{ApprovalDecided, CallEnded, EventBody, RunStarted, TurnCompleted};
 use placet_core::{
-    Billing, CallId, FINAL_TOOL, Item, ItemBody, ItemId, Money, Origins, OutputStrategy, ProviderState, Reason, RunId,
-    Status, StopReason, Timestamp, ToolCall, ToolResult, Turn, TurnId, Usage,
+    Billing, CallId, FINAL_TOOL, Item, ItemBody, Money, Origins, OutputStrategy, ProviderState, Reason, RunId, Status,
+    StopReason, Timestamp, ToolCall, ToolResult, Turn, TurnId, Usage,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -286,7 +286,7 @@ impl RunState {
         }
         results.iter().for_each(|result| self.origins.extend(&result.outcome.origin));
         self.turn_due = true;
-        self.items.extend(results.into_iter().map(|result| Arc::new(result_item(result))));
+        self.items.extend(results.into_iter().map(ToolResult::into_item));
     }
 
     /// Whether a result answers the submission of the run's answer. Every other call of that name is one like any other.
@@ -502,10 +502,4 @@ impl RunState {
             owed,
         })
     }
-}
-
-/// The item of the conversation that an answer becomes.
-fn result_item(result: ToolResult) -> Item {
-    let origin = result.outcome.origin.clone();
-    Item::new(ItemId::of_result(&result.call), origin, result)
 }

@@ -10,7 +10,7 @@ use crate::turn::{self, TurnSize};
 use futures_util::StreamExt;
 use placet_core::event::TurnCompleted;
 use placet_core::price;
-use placet_core::{Accumulator, Item, ItemId, ProviderState, SharedText, ToolResult, Turn};
+use placet_core::{Accumulator, Item, ProviderState, SharedText, ToolResult, Turn};
 use placet_models::AskContext;
 use placet_observe::RunResult;
 use std::sync::Arc;
@@ -123,16 +123,7 @@ impl Chat {
         self.items.extend(asked.turn.items.iter().cloned());
         for call in asked.turn.calls() {
             let outcome = answers::not_run("the conversation went on without it");
-            let origin = outcome.origin.clone();
-            let result = ToolResult {
-                call: call.id.clone(),
-                provider_id: call.provider_id.clone(),
-                tool: call.name.clone(),
-                capability: None,
-                outcome,
-                native: None,
-            };
-            self.items.push(Arc::new(Item::new(ItemId::of_result(&call.id), origin, result)));
+            self.items.push(ToolResult::of(call, outcome).into_item());
         }
     }
 }

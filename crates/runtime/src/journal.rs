@@ -203,15 +203,7 @@ impl JournalWriter {
 
     /// Answers a call of the open round that the pipeline never saw.
     pub(crate) fn answer(&self, call: &ToolCall, capability: Option<CapabilityId>, outcome: Outcome) -> Result<()> {
-        let result = ToolResult {
-            call: call.id.clone(),
-            provider_id: call.provider_id.clone(),
-            tool: call.name.clone(),
-            capability,
-            outcome,
-            native: None,
-        };
-        self.call_ended(result, 0)
+        self.call_ended(ToolResult { capability, ..ToolResult::of(call, outcome) }, 0)
     }
 
     /// Commits what has to be on disk before the next turn is asked, or the next handler starts that only reads: everything

@@ -56,14 +56,7 @@ impl Course {
         self.request.items.extend(turn.items.iter().cloned());
         self.request.provider_state.clone_from(&turn.provider_state);
         for call in turn.calls() {
-            let result = ToolResult {
-                call: call.id.clone(),
-                provider_id: call.provider_id.clone(),
-                tool: call.name.clone(),
-                capability: None,
-                outcome: Outcome::new(Status::Completed, Stage::Execute, None, "found"),
-                native: None,
-            };
+            let result = ToolResult::of(call, Outcome::new(Status::Completed, Stage::Execute, None, "found"));
             self.request.items.push(Arc::new(Item::new(
                 self.context.env.new_id(),
                 Origin::Tool("lookup".into()),

@@ -142,14 +142,7 @@ async fn answered(bench: &Bench, request: &mut TurnRequest) -> Vec<String> {
     request.items.extend(turn.items);
     for call in &calls {
         let outcome = Outcome::new(Status::Completed, Stage::Execute, None, "fine");
-        let result = ToolResult {
-            call: call.id.clone(),
-            provider_id: call.provider_id.clone(),
-            tool: call.name.clone(),
-            capability: None,
-            outcome,
-            native: None,
-        };
+        let result = ToolResult::of(call, outcome);
         request.items.push(Arc::new(Item::new(bench.env.new_id(), Origin::User, result)));
     }
     calls.iter().map(|call| call.arguments.as_text().to_owned()).collect()

@@ -332,18 +332,7 @@ impl Shaping {
         let Some(outcomes) = self.answers(&calls, strategy) else {
             return vec![complaint(env.new_id(), &said(problems), strategy)];
         };
-        let results = calls.iter().zip(outcomes).map(|(call, outcome)| {
-            let origin = outcome.origin.clone();
-            let result = ToolResult {
-                call: call.id.clone(),
-                provider_id: call.provider_id.clone(),
-                tool: call.name.clone(),
-                capability: None,
-                outcome,
-                native: None,
-            };
-            Arc::new(Item::new(ItemId::of_result(&call.id), origin, result))
-        });
+        let results = calls.iter().zip(outcomes).map(|(call, outcome)| ToolResult::of(call, outcome).into_item());
         results.collect()
     }
 

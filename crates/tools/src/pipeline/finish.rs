@@ -105,14 +105,7 @@ pub(super) fn bound(state: &State, outcome: &mut Outcome) {
 
 /// Tells the recorder, then keeps the result for repetitions. What has run stays known as run even if the recorder fails.
 pub(super) async fn record(state: &mut State, outcome: Outcome) -> Result<ToolResult, PipelineError> {
-    let result = ToolResult {
-        call: state.call.id.clone(),
-        provider_id: state.call.provider_id.clone(),
-        tool: state.call.name.clone(),
-        capability: state.capability.clone(),
-        outcome,
-        native: None,
-    };
+    let result = ToolResult { capability: state.capability.clone(), ..ToolResult::of(&state.call, outcome) };
     // A misused call id already has a result; this answer is to the misuse, and no second one.
     let misused = result.outcome.reason == Some(placet_core::Reason::RequestIdConflict);
     let recorded = if misused {
