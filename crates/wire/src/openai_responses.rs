@@ -36,6 +36,7 @@ mod failure;
 mod fields;
 mod hosted;
 mod onto;
+mod order;
 mod parts;
 mod plain;
 mod request;

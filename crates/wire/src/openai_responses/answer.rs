@@ -31,6 +31,8 @@ pub struct EventEncoder {
     pub(super) items: Vec<OpenItem>,
     /// The item of each place that is open.
     open: BTreeMap<(u32, Sort), usize>,
+    /// The last item of each place that was closed.
+    closed: BTreeMap<(u32, Sort), usize>,
     usage: Option<Usage>,
     /// How many bytes of text stand in the messages that are whole.
     pub(super) said: usize,
@@ -47,6 +49,8 @@ pub(super) enum Sort {
     Text,
     Refusal,
     Call,
+    /// An item that came whole.
+    Whole,
 }
 
 /// An item of the answer; its place in the list is its output index.
@@ -79,6 +83,7 @@ impl EventEncoder {
             is_done: false,
             items: Vec::new(),
             open: BTreeMap::new(),
+            closed: BTreeMap::new(),
             usage: None,
             said: 0,
             last: Vec::new(),
@@ -165,7 +170,7 @@ impl EventEncoder {
         let prefix = match sort {
             Sort::Reasoning => "rs",
             Sort::Text | Sort::Refusal => "msg",
-            Sort::Call => "fc",
+            Sort::Call | Sort::Whole => "fc",
         };
         let is_free = |id: &&str| !self.items.iter().any(|item| item.id == **id);
         let id = id.filter(is_free).map(str::to_owned).unwrap_or_else(|| self.mint(prefix));
@@ -202,6 +207,7 @@ impl EventEncoder {
             .collect();
         for place in whole {
             if let Some(at) = self.open.remove(&place) {
+                self.closed.insert(place, at);
                 self.close(at, "completed", out);
             }
         }
@@ -225,7 +231,7 @@ impl EventEncoder {
         let (kind, part) = match sort {
             Sort::Reasoning => ("response.reasoning_summary_text.delta", "summary_index"),
             Sort::Refusal => ("response.refusal.delta", "content_index"),
-            Sort::Text | Sort::Call => ("response.output_text.delta", "content_index"),
+            Sort::Text | Sort::Call | Sort::Whole => ("response.output_text.delta", "content_index"),
         };
         numbered(&mut self.sequence, kind, out, |event| {
             event.field("item_id", &item.id);
@@ -282,8 +288,10 @@ impl EventEncoder {
     }
 
     pub(super) fn state(&mut self, sort: Sort, state: &ReasoningState, out: &mut Vec<u8>) {
-        let at = match self.open.get(&(state.index, sort)) {
+        let place = (state.index, sort);
+        let at = match self.open.get(&place) {
             Some(at) => *at,
+            None if self.closed.contains_key(&place) => return self.late(place, state, out),
             None => {
                 let own = self.own(Some(&state.native));
                 let said =
@@ -293,6 +301,18 @@ impl EventEncoder {
             }
         };
         self.items[at].native = Some(state.native.clone());
+    }
+
+    /// State of a place that is whole: behind it, sealed, where nothing like it has followed.
+    fn late(&mut self, place: (u32, Sort), state: &ReasoningState, out: &mut Vec<u8>) {
+        let Some(at) = self.closed.get(&place).copied() else { return };
+        let is_like = |item: &OpenItem| item.sort == place.1;
+        if self.items[at].native.as_ref() == Some(&state.native) || self.items[at + 1..].iter().any(is_like) {
+            return;
+        }
+        self.items[at].native = Some(state.native.clone());
+        let of = if place.1 == Sort::Reasoning { "reasoning" } else { "text" };
+        self.seal(of, state.native.provider.clone(), state.native.value.clone(), out);
     }
 
     pub(super) fn call(&mut self, delta: &CallDelta, out: &mut Vec<u8>) {

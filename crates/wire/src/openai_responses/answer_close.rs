@@ -20,6 +20,7 @@ impl EventEncoder {
             Sort::Reasoning => self.close_reasoning(at, out),
             Sort::Text | Sort::Refusal => self.close_message(at, status, out),
             Sort::Call => self.close_call(at, status, out),
+            Sort::Whole => {}
         }
     }
 
@@ -101,7 +102,7 @@ impl EventEncoder {
 
     fn close_reasoning(&mut self, at: usize, out: &mut Vec<u8>) {
         let text = std::mem::take(&mut self.items[at].text);
-        let (id, native) = (self.items[at].id.clone(), self.items[at].native.take());
+        let (id, native) = (self.items[at].id.clone(), self.items[at].native.clone());
         let own = self.own(native.as_ref().filter(|native| is_reasoning(&native.value))).cloned();
         if self.items[at].written > 0 {
             self.event("response.reasoning_summary_text.done", out, |event| {

@@ -19,7 +19,7 @@ pub(super) fn part(sort: Sort, text: &str, own: Option<&Map<String, Value>>) -> 
             object.field("type", "refusal");
             object.field("refusal", text);
         }
-        Sort::Text | Sort::Call => {
+        Sort::Text | Sort::Call | Sort::Whole => {
             object.field("type", "output_text");
             object.field("text", text);
             let mut list = List::new(object.key("annotations"));

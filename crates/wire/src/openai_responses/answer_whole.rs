@@ -28,7 +28,7 @@ impl EventEncoder {
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.items.push(OpenItem {
             id,
-            sort: Sort::Text,
+            sort: Sort::Whole,
             text: String::new(),
             native: None,
             call_id: String::new(),

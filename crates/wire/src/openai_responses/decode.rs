@@ -1,5 +1,6 @@
 //! From what a Responses server answers to turn events.
 
+use super::order::Order;
 use super::parts::{call_native, message_head, text_native, thought_at, whole_body, word};
 use super::write;
 use crate::failure::{RAW_BYTES, cut, decode_error_value};
@@ -14,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How many parts of one item have places of their own.
-const PARTS: u64 = 256;
+pub(super) const PARTS: u64 = 256;
 
 event_decoder! {
     /// Reads the stream of one answer: bytes in, events out. Unknown events are handed on as [`TurnEvent::Unknown`], unknown items
@@ -145,31 +146,37 @@ pub(super) struct Answer {
     pub(super) items: BTreeMap<u64, OpenItem>,
     pub(super) last: u64,
     pub(super) searches: u64,
+    pub(super) order: Order,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct OpenItem {
     pub(super) is_done: bool,
     pub(super) id: Option<String>,
-    head: Map<String, Value>,
-    said: BTreeMap<u64, Said>,
-    thought: Option<Thought>,
+    pub(super) head: Map<String, Value>,
+    pub(super) said: BTreeMap<u64, Said>,
+    pub(super) thought: Option<Thought>,
     call: Option<OpenCall>,
 }
 
 /// How much of a part has been handed on, in bytes.
 #[derive(Debug, Default)]
-struct Said {
+pub(super) struct Said {
     text: usize,
     refusal: usize,
+    pub(super) state: Option<Native>,
 }
 
 /// How much thinking has been handed on. It may come twice, as a summary and in full: what comes first counts.
 #[derive(Debug)]
-struct Thought {
+pub(super) struct Thought {
     field: &'static str,
     part: u64,
     sent: usize,
+    /// Its parts, where it comes in full.
+    pub(super) said: Vec<String>,
+    /// What was told of it before its end.
+    pub(super) told: Option<Value>,
 }
 
 #[derive(Debug, Default)]
@@ -200,6 +207,7 @@ impl Answer {
             items: BTreeMap::new(),
             last: 0,
             searches: 0,
+            order: Order::default(),
         }
     }
 
@@ -235,6 +243,7 @@ impl Answer {
                 None => return false,
             },
             ("response.reasoning_summary_text.done" | "response.reasoning_text.done", None) => return true,
+            ("response.content_part.done", None) => return false,
             (kind, None) => return REPEATED.iter().any(|known| kind.starts_with(known)),
         }
         self.last = index;
@@ -268,6 +277,11 @@ impl Answer {
             "response.refusal.done" => self.refusal_to(index, part, text("refusal"), out),
             "response.function_call_arguments.done" => self.arguments_to(index, false, text("arguments"), out),
             "response.custom_tool_call_input.done" => self.arguments_to(index, true, text("input"), out),
+            "response.content_part.done" => {
+                if let Some(Value::Object(said)) = map.get("part") {
+                    self.part_done(index, part, said, out);
+                }
+            }
             // The item says it in one.
             "response.reasoning_summary_text.done" | "response.reasoning_text.done" => {}
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
@@ -306,6 +320,7 @@ impl Answer {
             && !item.head.is_empty()
             && let Some(native) = text_native(&self.provider, &item.head, &Map::new())
         {
+            said.state = Some(native.clone());
             out.push(TurnEvent::TextState(ReasoningState { index: place(index, part), native }));
         }
         said.text += text.len();
@@ -322,7 +337,7 @@ impl Answer {
     }
 
     /// What is missing of a text that is known whole by now.
-    fn text_to(&mut self, index: u64, part: u64, whole: &str, out: &mut Vec<TurnEvent>) {
+    pub(super) fn text_to(&mut self, index: u64, part: u64, whole: &str, out: &mut Vec<TurnEvent>) {
         let sent = self.items.get(&index).and_then(|item| item.said.get(&part)).map_or(0, |said| said.text);
         self.text(index, part, missing(whole, sent), out);
     }
@@ -337,11 +352,17 @@ impl Answer {
             return;
         }
         let item = self.items.entry(index).or_default();
-        let thought = item.thought.get_or_insert(Thought { field, part, sent: 0 });
+        let thought = item.thought.get_or_insert(Thought { field, part, sent: 0, said: Vec::new(), told: None });
         if thought.field != field {
             return;
         }
         let is_next = std::mem::replace(&mut thought.part, part) != part && thought.sent > 0;
+        if field == "content" {
+            match thought.said.last_mut().filter(|_| !is_next) {
+                Some(said) => said.push_str(&text),
+                None => thought.said.push(text.clone()),
+            }
+        }
         let text = if is_next { format!("\n\n{text}") } else { text };
         thought.sent += text.len();
         out.push(TurnEvent::Reasoning(TextDelta { index: place(index, 0), text }));
@@ -352,6 +373,7 @@ impl Answer {
         open.id = word(item, "id").map(str::to_owned);
         match word(item, "type") {
             Some("message") => open.head = message_head(item),
+            Some("reasoning") => open.head = item.clone(),
             Some("function_call" | "custom_tool_call") => self.call(index, item, out),
             _ => {}
         }
@@ -374,6 +396,10 @@ impl Answer {
                 let part = thought.map_or(0, |thought| thought.part);
                 let rest = missing(&thought_at(map, field), sent);
                 self.think(index, field, part, rest, out);
+                let thought = self.items.get(&index).and_then(|item| item.thought.as_ref());
+                if thought.is_some_and(|thought| thought.told.as_ref() == Some(item)) {
+                    return;
+                }
                 let native = Native { provider: self.provider.clone(), value: item.clone() };
                 out.push(TurnEvent::ReasoningState(ReasoningState { index: place(index, 0), native }));
             }
@@ -412,9 +438,7 @@ impl Answer {
             match word(map, "type") {
                 Some("output_text" | "text") => {
                     self.text_to(index, i, text("text"), out);
-                    if let Some(native) = text_native(&self.provider, &head, map) {
-                        out.push(TurnEvent::TextState(ReasoningState { index: place(index, i), native }));
-                    }
+                    self.text_state(index, i, &head, map, out);
                 }
                 Some("refusal") => self.refusal_to(index, i, text("refusal"), out),
                 _ => {
@@ -499,25 +523,34 @@ impl Reading for Answer {
 
     fn data(&mut self, name: Option<&str>, data: &str, out: &mut Vec<TurnEvent>) -> Result<(), serde_json::Error> {
         let name = name.unwrap_or_default();
+        let from = out.len();
         if let Ok(mut piece) = serde_json::from_str::<Piece<'_>>(data) {
             if piece.kind.is_empty() {
                 piece.kind = Cow::Borrowed(name);
             }
             self.sequence = piece.sequence_number.or(self.sequence);
             if self.piece(piece, out) {
+                self.arrange(from, out);
                 return Ok(());
             }
         }
         if let Value::Object(map) = serde_json::from_str::<Value>(data)? {
             let kind = word(&map, "type").unwrap_or(name).to_owned();
             self.sequence = map.get("sequence_number").and_then(Value::as_u64).or(self.sequence);
+            let ended = self.ended(&kind, &map);
             self.whole(&kind, map, out);
+            self.arrange(from, out);
+            if let Some(places) = ended {
+                self.order.end(places, out);
+            }
         }
         Ok(())
     }
 
     fn end(&mut self, out: &mut Vec<TurnEvent>) {
+        let from = out.len();
         self.broke_off(out);
+        self.arrange(from, out);
     }
 
     fn is_whole(&self) -> bool {
@@ -537,7 +570,7 @@ impl Reading for Answer {
 pub(super) const INPUT_OPENS: &str = "{\"input\":\"";
 const INPUT_CLOSES: &str = "\"}";
 
-fn place(index: u64, part: u64) -> u32 {
+pub(super) fn place(index: u64, part: u64) -> u32 {
     let index = index.min(u64::from(u32::MAX) / PARTS - 1);
     u32::try_from(index * PARTS + part.min(PARTS - 1)).unwrap_or(u32::MAX)
 }

@@ -447,6 +447,15 @@ impl<'a> Items<'a> {
                     text.native = Some(inner());
                 }
             }
+            Some("reasoning") => {
+                let last = self.items.iter_mut().rev().find_map(|item| match &mut item.body {
+                    ItemBody::Reasoning(reasoning) => Some(reasoning),
+                    _ => None,
+                });
+                if let Some(reasoning) = last {
+                    reasoning.native = Some(inner());
+                }
+            }
             Some("call") => {
                 let last = self.items.iter_mut().rev().find_map(|item| match &mut item.body {
                     ItemBody::ToolCall(call) => Some(call),

@@ -432,3 +432,142 @@ fn sources_that_a_client_sends_back_stay_those_of_their_provider() {
         assert!(sent.contains("c2ln") && !sent.contains("example.com"), "{from}: {sent}");
     }
 }
+
+/// What a Responses stream of these events becomes in each protocol: what is read of it there, and how many items of a sort there are.
+fn interleaved(events: &[Value], check: impl Fn(Protocol, &[TurnEvent], &[Value])) {
+    let read_here = read(Protocol::OpenaiResponses, &sse(events));
+    for to in Protocol::ALL {
+        let stream = written(to, &read_here);
+        check(to, &read(to, &stream), &data(&stream));
+    }
+}
+
+fn texts(turn: &Turn) -> Vec<String> {
+    let said = turn.items.iter().filter_map(|item| match &item.body {
+        placet_core::ItemBody::Message(message) => Some(message.text()),
+        // What was sealed is thinking without a text.
+        placet_core::ItemBody::Reasoning(reasoning) if reasoning.text.is_empty() => None,
+        placet_core::ItemBody::Reasoning(reasoning) => Some(format!("({})", reasoning.text)),
+        placet_core::ItemBody::ToolCall(call) => Some(format!("{}{}", call.name, call.arguments.as_text())),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn texts_that_come_by_turns_each_come_out_whole() {
+    let added = |at: u64, id: &str| {
+        json!({"type": "response.output_item.added", "output_index": at, "item":
+        {"type": "message", "id": id, "role": "assistant", "status": "in_progress", "content": []}})
+    };
+    let piece = |at: u64, part: u64, text: &str| json!({"type": "response.output_text.delta", "output_index": at, "content_index": part, "delta": text});
+    let text = |text: &str| json!({"type": "output_text", "text": text, "annotations": []});
+    let done = |at: u64, item: Value| json!({"type": "response.output_item.done", "output_index": at, "item": item});
+    let message = |id: &str, parts: Value| json!({"type": "message", "id": id, "role": "assistant", "status": "completed", "content": parts});
+    let (first, second) =
+        (message("m_0", json!([text("Hello there"), text("One two")])), message("m_1", json!([text("Good bye")])));
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\":1}", "status": "completed"});
+    let mut opening = call.clone();
+    opening["arguments"] = "".into();
+    let events = [
+        json!({"type": "response.created", "response": {"id": "r", "model": "m", "status": "in_progress"}}),
+        added(0, "m_0"),
+        piece(0, 0, "Hel"),
+        added(1, "m_1"),
+        piece(1, 0, "Good"),
+        piece(0, 0, "lo "),
+        json!({"type": "response.output_item.added", "output_index": 2, "item": opening}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{\"a\":"}),
+        piece(0, 1, "One "),
+        piece(1, 0, " bye"),
+        piece(0, 0, "there"),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "1}"}),
+        json!({"type": "response.content_part.done", "output_index": 0, "content_index": 0, "part": text("Hello there")}),
+        done(1, second.clone()),
+        done(2, call.clone()),
+        piece(0, 1, "two"),
+        done(0, first.clone()),
+        json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [first, second, call]}}),
+    ];
+    interleaved(&events, |to, events, data| {
+        let turn = fold(events).unwrap();
+        match to {
+            Protocol::OpenaiChat => assert_eq!(texts(&turn), ["Hello thereOne twoGood bye", "f{\"a\":1}"]),
+            Protocol::Gemini => assert_eq!(texts(&turn).concat(), "Hello thereOne twoGood byef{\"a\":1}"),
+            _ => assert_eq!(texts(&turn), ["Hello there", "One two", "Good bye", "f{\"a\":1}"], "{to}"),
+        }
+        if to == Protocol::OpenaiResponses {
+            let kinds: Vec<_> = data.last().unwrap()["response"]["output"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| &item["type"])
+                .collect();
+            assert_eq!(kinds, ["message", "message", "message", "function_call"]);
+            let ends = data.iter().filter(|event| event["type"] == "response.output_item.done").count();
+            assert_eq!(ends, 4);
+        }
+    });
+    // What breaks off is told as far as it came.
+    let broken = read(Protocol::OpenaiResponses, &sse(&events[..11]));
+    let mut fold = Accumulator::new();
+    broken.iter().for_each(|event| fold.push(event));
+    assert_eq!(fold.text(), "Hello thereOne Good bye");
+}
+
+#[test]
+fn thinking_that_stays_open_until_the_end_is_told_once_and_in_its_place() {
+    let thought = |content: Value| {
+        let mut item = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+        if !content.is_null() {
+            item["content"] = content;
+        }
+        item
+    };
+    let whole = thought(json!([{"type": "reasoning_text", "text": "Two and two."}]));
+    let said = json!({"type": "message", "id": "m_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "4 it is", "annotations": []}]});
+    let mut opening = said.clone();
+    opening["content"] = json!([]);
+    let events = [
+        json!({"type": "response.created", "response": {"id": "r", "model": "m", "status": "in_progress"}}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": thought(Value::Null)}),
+        json!({"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "Two and"}),
+        json!({"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": " two."}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": opening}),
+        json!({"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "4 "}),
+        json!({"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "it is"}),
+        json!({"type": "response.output_item.done", "output_index": 1, "item": said}),
+        json!({"type": "response.reasoning_text.done", "output_index": 0, "content_index": 0, "text": "Two and two."}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": whole}),
+        json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [whole, said]}}),
+    ];
+    interleaved(&events, |to, events, data| {
+        assert_eq!(texts(&fold(events).unwrap()).concat(), "(Two and two.)4 it is", "{to}");
+        if to == Protocol::OpenaiResponses {
+            let output = data.last().unwrap()["response"]["output"].as_array().unwrap();
+            let kinds: Vec<_> = output.iter().map(|item| &item["type"]).collect();
+            assert_eq!(kinds, ["reasoning", "message"]);
+        }
+    });
+    // The text does not wait for the end of the thinking.
+    let soon = read(Protocol::OpenaiResponses, &sse(&events[..7]));
+    assert!(soon.iter().any(|event| matches!(event, TurnEvent::Text(delta) if delta.text == "it is")));
+    // State that was not known by then is sealed behind, once, and found again.
+    let mut later = events.clone();
+    later[9]["item"]["encrypted_content"] = "c2VhbGVk".into();
+    let stream = written(Protocol::OpenaiResponses, &read(Protocol::OpenaiResponses, &sse(&later)));
+    let output = data(&stream).last().unwrap()["response"]["output"].clone();
+    assert_eq!(output.as_array().unwrap().len(), 3, "{output}");
+    let mut input = output.as_array().unwrap().clone();
+    input.push(json!({"role": "user", "content": "And?"}));
+    let back = json!({"model": "m", "input": input});
+    let own = owner(Protocol::OpenaiResponses);
+    let back = Protocol::OpenaiResponses.decode_request(back.to_string().as_bytes(), &own, &env()).unwrap().request;
+    let sent = Protocol::OpenaiResponses.encode_request(&back, &own, false).unwrap();
+    let sent: Value = serde_json::from_slice(&sent.body).unwrap();
+    let thinking: Vec<_> =
+        sent["input"].as_array().unwrap().iter().filter(|item| item["type"] == "reasoning").collect();
+    assert_eq!(thinking.len(), 1, "{sent}");
+    assert_eq!(thinking[0]["encrypted_content"], "c2VhbGVk");
+}
