@@ -2,7 +2,7 @@
 //!
 //! A conversation is mostly long texts with quotes and line breaks in them, and much of it goes on from one body to the next without
 //! anybody looking at it. A [`SharedText`] that was read from JSON is therefore made only when somebody looks, and whoever writes JSON
-//! puts down what came.
+//! puts down what came. Where the document itself is shared, its longer texts are pieces of it and not copied at all.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -68,6 +68,15 @@ impl<'a> JsonText<'a> {
         }
     }
 
+    /// The text that [`JsonText::unescaped`] gave, where it is a piece of this document.
+    #[must_use]
+    pub fn around(document: &'a str, unescaped: &str) -> Option<Self> {
+        let place = unescaped.as_ptr().addr().checked_sub(document.as_ptr().addr())?.checked_sub(1)?;
+        let written = document.get(place..place.checked_add(unescaped.len())?.checked_add(2)?)?;
+        let is_quoted = written.starts_with('"') && written.ends_with('"');
+        is_quoted.then_some(JsonText { written, has_escapes: false })
+    }
+
     /// As it stands there, quotes included.
     #[must_use]
     pub fn written(self) -> &'a str {
@@ -88,6 +97,51 @@ impl<'a> JsonText<'a> {
             None => Cow::Owned(read(within(self.written))),
         }
     }
+
+    /// The text, to be kept. A long one holds the document that it is a piece of, and is not copied.
+    #[must_use]
+    pub fn held(self, document: &Arc<str>) -> SharedText {
+        match self.place_in(document).filter(|_| self.written.len() > SHORT) {
+            Some((place, length)) => self.kept(|| Written::Within(document.clone(), place, length)),
+            None => self.into(),
+        }
+    }
+
+    /// Where it stands, and its length, if it is a piece of this document. What lies beyond the first 4 GiB counts as none.
+    fn place_in(self, document: &str) -> Option<(u32, u32)> {
+        let place = self.written.as_ptr().addr().checked_sub(document.as_ptr().addr())?;
+        let piece = document.get(place..place.checked_add(self.written.len())?)?;
+        let ends = (u32::try_from(place).ok()?, u32::try_from(piece.len()).ok()?);
+        std::ptr::eq(piece, self.written).then_some(ends)
+    }
+
+    fn kept(self, written: impl FnOnce() -> Written) -> SharedText {
+        SharedText(match self.unescaped() {
+            Some(short) if short.len() <= SHORT => Form::Text(short.into()),
+            Some(_) => Form::Quoted(written()),
+            None => Form::Escaped(Arc::new(Escaped { written: written(), text: OnceLock::new() })),
+        })
+    }
+}
+
+/// A text as a document has it, quotes included: by itself, or a piece of the document.
+#[derive(Clone)]
+enum Written {
+    Own(Arc<str>),
+    /// The place of its opening quote, and its length.
+    Within(Arc<str>, u32, u32),
+}
+
+impl Written {
+    fn as_str(&self) -> &str {
+        match self {
+            Written::Own(written) => written,
+            Written::Within(document, place, length) => {
+                let place = *place as usize;
+                document.get(place..place + *length as usize).unwrap_or_default()
+            }
+        }
+    }
 }
 
 /// A text that many hold, so that a long conversation is not copied from turn to turn.
@@ -99,14 +153,13 @@ pub struct SharedText(Form);
 #[derive(Clone)]
 enum Form {
     Text(Arc<str>),
-    /// In quotes, and nothing in it is escaped.
-    Quoted(Arc<str>),
+    /// Nothing in it is escaped.
+    Quoted(Written),
     Escaped(Arc<Escaped>),
 }
 
 struct Escaped {
-    /// In quotes.
-    written: Box<str>,
+    written: Written,
     text: OnceLock<Box<str>>,
 }
 
@@ -116,8 +169,8 @@ impl SharedText {
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Form::Text(text) => text,
-            Form::Quoted(written) => within(written),
-            Form::Escaped(escaped) => escaped.text.get_or_init(|| read(within(&escaped.written)).into()),
+            Form::Quoted(written) => within(written.as_str()),
+            Form::Escaped(escaped) => escaped.text.get_or_init(|| read(within(escaped.written.as_str())).into()),
         }
     }
 
@@ -126,8 +179,8 @@ impl SharedText {
     pub fn as_json(&self) -> Option<&str> {
         match &self.0 {
             Form::Text(_) => None,
-            Form::Quoted(written) => Some(written),
-            Form::Escaped(escaped) => Some(&escaped.written),
+            Form::Quoted(written) => Some(written.as_str()),
+            Form::Escaped(escaped) => Some(escaped.written.as_str()),
         }
     }
 
@@ -145,7 +198,7 @@ impl SharedText {
     pub fn is_empty(&self) -> bool {
         match &self.0 {
             Form::Text(text) => text.is_empty(),
-            Form::Quoted(written) => written.len() == 2,
+            Form::Quoted(written) => written.as_str().len() == 2,
             // An escape stands for a letter.
             Form::Escaped(_) => false,
         }
@@ -154,11 +207,7 @@ impl SharedText {
 
 impl From<JsonText<'_>> for SharedText {
     fn from(text: JsonText<'_>) -> Self {
-        SharedText(match text.unescaped() {
-            Some(short) if short.len() <= SHORT => Form::Text(short.into()),
-            Some(_) => Form::Quoted(text.written.into()),
-            None => Form::Escaped(Arc::new(Escaped { written: text.written.into(), text: OnceLock::new() })),
-        })
+        text.kept(|| Written::Own(text.written.into()))
     }
 }
 
@@ -321,7 +370,10 @@ fn specials(block: &[u8; BLOCK]) -> u32 {
 fn escape_length(bytes: &[u8], place: usize) -> Option<usize> {
     match bytes.get(place + 1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
-        b'u' => Some(1 + escaped(bytes.get(place + 1..)?)?.1),
+        b'u' => match hex(bytes.get(place + 2..)?)? {
+            0xD800..0xE000 => Some(1 + escaped(bytes.get(place + 1..)?)?.1),
+            _ => Some(6),
+        },
         _ => None,
     }
 }
@@ -370,12 +422,12 @@ fn escaped(rest: &[u8]) -> Option<(char, usize)> {
         b'r' => ('\r', 1),
         b't' => ('\t', 1),
         b'u' => {
-            let first = hex(rest.get(1..5)?)?;
+            let first = hex(rest.get(1..)?)?;
             if let Some(letter) = char::from_u32(first) {
                 return Some((letter, 5));
             }
             // Half a letter beyond the first 65,536: the other half has to follow.
-            let second = rest.get(5..).filter(|rest| rest.starts_with(b"\\u")).and_then(|rest| hex(rest.get(2..6)?))?;
+            let second = rest.get(5..).filter(|rest| rest.starts_with(b"\\u")).and_then(|rest| hex(rest.get(2..)?))?;
             let letter = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]).next()?.ok()?;
             (letter, 11)
         }
@@ -383,8 +435,24 @@ fn escaped(rest: &[u8]) -> Option<(char, usize)> {
     })
 }
 
+/// The number that the first four digits say.
+#[inline]
 fn hex(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+    const NONE: u8 = 0xFF;
+    const VALUES: [u8; 256] = {
+        let mut values = [NONE; 256];
+        let mut digit = 0;
+        while digit < 16 {
+            values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+            values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+            digit += 1;
+        }
+        values
+    };
+    let values = digits.first_chunk::<4>()?.map(|digit| VALUES[usize::from(digit)]);
+    // A value has its upper four bits clear.
+    let is_right = values.iter().fold(0, |all, value| all | value) < 16;
+    is_right.then(|| values.iter().fold(0, |sum, value| sum << 4 | u32::from(*value)))
 }
 
 #[cfg(test)]
@@ -465,6 +533,29 @@ mod tests {
         assert_eq!(again.as_json(), None);
         assert_eq!(format!("{shared:?}"), format!("{:?}", format!("{}é", "a".repeat(100))));
         assert_eq!(&*Arc::<str>::from(shared.clone()), shared.as_str());
+    }
+
+    #[test]
+    fn a_long_text_holds_its_document_and_a_short_one_does_not() {
+        let long = "a".repeat(100);
+        let document: Arc<str> = format!(r#"["é", "{long}", "{long}\u00e9", "short"]"#).into();
+        for (begins, text, holds) in [(r#""é"#, "é", 1), (r#""aaa"#, &*long, 2), (r#""short"#, "short", 1)] {
+            let there = JsonText::at(&document, document.find(begins).unwrap()).unwrap();
+            assert_eq!(JsonText::around(&document, there.unescaped().unwrap()), Some(there));
+            let shared = there.held(&document);
+            assert_eq!(shared, *text);
+            assert_eq!(Arc::strong_count(&document), holds);
+        }
+        let escaped = document.rfind(r#""aaa"#).unwrap();
+        let shared = JsonText::at(&document, escaped).unwrap().held(&document);
+        // What is a piece of something else is copied.
+        let other: Arc<str> = "\"\"".into();
+        assert_eq!(JsonText::around(&document, &other[1..1]), None);
+        assert_eq!(JsonText::at(&document, escaped).unwrap().held(&other), shared);
+        assert_eq!(Arc::strong_count(&other), 1);
+        drop(document);
+        assert_eq!(shared, *format!("{long}é"));
+        assert_eq!(shared.as_json(), Some(&*format!(r#""{long}\u00e9""#)));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! A client's request, decoded; and what an answer to it has to know.
 
-use crate::json;
+use crate::json::{self, Node};
 use placet_core::{ErrorKind, TurnRequest};
 use serde_json::Value;
 use std::fmt;
@@ -23,13 +23,28 @@ pub struct DecodedRequest {
 /// The body of a client's request. Few ask for its JSON, so that it is read for the first who does.
 #[derive(Clone)]
 pub struct ClientBody {
-    bytes: Arc<[u8]>,
+    text: Arc<str>,
     value: OnceLock<Arc<Value>>,
 }
 
 impl ClientBody {
-    pub(crate) fn new(bytes: &[u8]) -> Self {
-        ClientBody { bytes: bytes.into(), value: OnceLock::new() }
+    /// # Errors
+    /// [`RequestError`] where it is no text.
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self, RequestError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            // In the words of every other fault of JSON, with line and column.
+            let told = serde_json::from_slice::<Value>(bytes).err();
+            told.map_or_else(|| RequestError::wrong(error), |error| RequestError::not_json(&error))
+        })?;
+        Ok(ClientBody { text: text.into(), value: OnceLock::new() })
+    }
+
+    /// Its nodes, whose texts may hold it.
+    ///
+    /// # Errors
+    /// [`RequestError`] where it is no JSON.
+    pub(crate) fn read(&self) -> Result<Node<'_>, RequestError> {
+        json::read(&self.text).map_err(|error| RequestError::not_json(&error))
     }
 
     /// The body as JSON.
@@ -37,8 +52,8 @@ impl ClientBody {
     pub fn as_value(&self) -> &Arc<Value> {
         // It is JSON: a request was decoded of it.
         self.value.get_or_init(|| {
-            let read = serde_json::from_slice(&self.bytes).ok();
-            let read = read.or_else(|| json::read(&self.bytes).ok().map(|node| node.to_value()));
+            let read = serde_json::from_str(&self.text).ok();
+            let read = read.or_else(|| self.read().ok().map(|node| node.to_value()));
             Arc::new(read.unwrap_or_default())
         })
     }
@@ -79,6 +94,10 @@ pub struct RequestError {
 impl RequestError {
     /// The text is not JSON.
     pub(crate) fn not_json(error: &serde_json::Error) -> Self {
+        RequestError::wrong(error)
+    }
+
+    fn wrong(error: impl fmt::Display) -> Self {
         let problem = format!("the body is not valid JSON: {error}");
         RequestError { kind: ErrorKind::InvalidRequest, problem, field: None }
     }

@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_clients_schema_stays_the_text_that_it_was() {
-        let read = |text: &str| client_schema(&json::read(text.as_bytes()).expect("JSON"));
+        let read = |text: &str| client_schema(&json::read(&text.into()).expect("JSON"));
         for (text, kept) in [
             (r#"{"type":"object","properties":{"a":{"maximum":1.50}}}"#, true),
             (r#"{"properties" : {}, "type": "object"}"#, true),

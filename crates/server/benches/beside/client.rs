@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::parts::Part;
+use crate::table::body_of;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -104,7 +105,7 @@ async fn ask(address: &str, request: &[u8], events: Option<usize>, noted: &RefCe
             noted.firsts.push(tenths(first));
         }
         if let Some(wanted) = events {
-            let found = count_events(&answer);
+            let found = count_events(&body_of(&answer));
             if found != wanted {
                 return Err(format!("an answer has {found} events, expected {wanted}").into());
             }

@@ -4,7 +4,7 @@ use super::answer::is_hosted_block;
 use super::hosted;
 use super::sealed::{self, Opened, Owner};
 use crate::envelope;
-use crate::json::{self, Fields, Node};
+use crate::json::{Fields, Node};
 use crate::request::{ClientBody, DecodedRequest, RequestError};
 use crate::shown;
 use base64::Engine as _;
@@ -31,7 +31,8 @@ use std::sync::Arc;
 /// # Errors
 /// [`RequestError`] for a body that is no JSON or no request, naming the field.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let body = ClientBody::new(body)?;
+    let read = body.read()?;
     let Some(nodes) = read.as_fields() else {
         return Err(RequestError::field("body", "expected a JSON object with `model` and `messages`"));
     };
@@ -64,7 +65,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     }
     let Reader { mut request, native, .. } = reader;
     request.native = (!native.is_empty()).then(|| Native { provider: provider.clone(), value: native.into() });
-    Ok(DecodedRequest { request, stream, stream_usage: true, body: ClientBody::new(body) })
+    Ok(DecodedRequest { request, stream, stream_usage: true, body: body.clone() })
 }
 
 /// The fields of a body that are read; what is left of them is put into the native fields where they are.

@@ -7,7 +7,6 @@ use super::contents::{is_only, says_error};
 use super::hosted;
 use super::parts::{self, native, take, take_object, take_text};
 use super::seal;
-use crate::json;
 use crate::request::{ClientBody, DecodedRequest, RequestError};
 use crate::schema::from_openapi;
 use placet_core::item::Reasoning;
@@ -54,9 +53,10 @@ pub fn target(path: &str, query: Option<&str>) -> Option<Target> {
 /// # Errors
 /// [`RequestError`] where the body is no JSON, no object, or has no `contents`.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let body = ClientBody::new(body)?;
+    let read = body.read()?;
     let request = Reader::new(provider, env).request(read.to_value())?;
-    Ok(DecodedRequest { request, stream: false, stream_usage: true, body: ClientBody::new(body) })
+    Ok(DecodedRequest { request, stream: false, stream_usage: true, body: body.clone() })
 }
 
 /// The places at which the contents of a body begin, by the number of the item, and the words for the user's role other than

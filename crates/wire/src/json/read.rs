@@ -6,6 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// As deep as `serde_json` reads.
 const DEEPEST: u8 = 127;
@@ -44,8 +45,9 @@ const SCHEMAS: [&str; 3] = ["parameters", "input_schema", "parametersJsonSchema"
 /// A text: as it stands in the body, or, where something in it is escaped, to be made of it.
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
-    There(JsonText<'a>, &'a str),
-    Escaped(SharedText),
+    /// What stands between the quotes, and the body.
+    There(&'a str, &'a Arc<str>),
+    Made(SharedText),
 }
 
 impl PartialEq for Text<'_> {
@@ -54,20 +56,11 @@ impl PartialEq for Text<'_> {
     }
 }
 
-impl<'a> From<JsonText<'a>> for Text<'a> {
-    fn from(text: JsonText<'a>) -> Self {
-        match text.unescaped() {
-            Some(unescaped) => Text::There(text, unescaped),
-            None => Text::Escaped(text.into()),
-        }
-    }
-}
-
 impl Text<'_> {
     fn as_str(&self) -> &str {
         match self {
-            Text::There(_, text) => text,
-            Text::Escaped(text) => text,
+            Text::There(text, _) => text,
+            Text::Made(text) => text,
         }
     }
 }
@@ -140,8 +133,10 @@ impl<'a> Node<'a> {
     /// The text, to be kept.
     pub(crate) fn shared(&self) -> Option<SharedText> {
         match self {
-            Node::Text(Text::There(text, _)) => Some((*text).into()),
-            Node::Text(Text::Escaped(text)) => Some(text.clone()),
+            Node::Text(Text::There(text, body)) => {
+                Some(JsonText::around(body, text).map_or_else(|| (*text).into(), |text| text.held(body)))
+            }
+            Node::Text(Text::Made(text)) => Some(text.clone()),
             _ => None,
         }
     }
@@ -219,23 +214,22 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// Reads a body.
+/// Reads a body. Its longer texts hold it, so that they need not be copied.
 ///
 /// # Errors
 /// As `serde_json` gives them.
-pub(crate) fn read(body: &[u8]) -> Result<Node<'_>, serde_json::Error> {
-    let read = std::str::from_utf8(body).ok().and_then(|text| {
-        let mut reader = Reader { text, at: 0, depth: 0, inexact: 0, names: Vec::new() };
-        let node = reader.value()?;
+pub(crate) fn read(body: &Arc<str>) -> Result<Node<'_>, serde_json::Error> {
+    let mut reader = Reader { text: body, at: 0, depth: 0, inexact: 0, names: Vec::new() };
+    let read = reader.value().filter(|_| {
         reader.space();
-        (reader.at == text.len()).then_some(node)
+        reader.at == body.len()
     });
     match read {
         Some(node) => Ok(node),
         // What is wrong, and where, in the words that everybody knows.
-        None => serde_json::from_slice::<Value>(body).map(|value| Node::from(&value)).or_else(|error| {
+        None => serde_json::from_str::<Value>(body).map(|value| Node::from(&value)).or_else(|error| {
             // Halves of letters by themselves are no reason to refuse the rest.
-            let repaired = std::str::from_utf8(body).ok().and_then(surrogates::repaired);
+            let repaired = surrogates::repaired(body);
             repaired.and_then(|text| serde_json::from_str::<Value>(&text).ok()).as_ref().map(Node::from).ok_or(error)
         }),
     }
@@ -247,10 +241,10 @@ impl From<&Value> for Node<'_> {
             Value::Null => Node::Null,
             Value::Bool(truth) => Node::Bool(*truth),
             Value::Number(number) => Node::Number(number.clone()),
-            Value::String(text) => Node::Text(Text::Escaped(text.into())),
+            Value::String(text) => Node::Text(Text::Made(text.into())),
             Value::Array(list) => Node::List(list.iter().map(Node::from).collect()),
             Value::Object(map) => {
-                let fields = map.iter().map(|(key, value)| (Text::Escaped(key.into()), Node::from(value)));
+                let fields = map.iter().map(|(key, value)| (Text::Made(key.into()), Node::from(value)));
                 Node::Object(Fields { fields: fields.collect() })
             }
         }
@@ -259,7 +253,7 @@ impl From<&Value> for Node<'_> {
 
 /// Reads values from a text; `None` is what is no JSON.
 struct Reader<'a> {
-    text: &'a str,
+    text: &'a Arc<str>,
     at: usize,
     depth: u8,
     /// How often so far there was space, or a field in an object that had one of its name.
@@ -455,7 +449,8 @@ impl<'a> Reader<'a> {
 
     /// A text, of which the opening quote comes next.
     fn string(&mut self) -> Option<Text<'a>> {
-        self.json_text().map(Text::from)
+        let text = self.json_text()?;
+        Some(text.unescaped().map_or_else(|| Text::Made(text.held(self.text)), |there| Text::There(there, self.text)))
     }
 
     fn json_text(&mut self) -> Option<JsonText<'a>> {

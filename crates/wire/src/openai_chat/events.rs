@@ -90,12 +90,22 @@ impl EventEncoder {
         put(&mut before, &head.created);
         before.extend_from_slice(b",\"model\":");
         put(&mut before, &head.model);
+        let after: &[u8] = if head.stream_usage { b",\"usage\":null}" } else { b"}" };
+        EventEncoder::between(before, after, head)
+    }
+
+    /// As [`encode_events`], but that its chunks say only what differs between them.
+    pub(super) fn bare(head: AnswerHead) -> Self {
+        EventEncoder::between(b"{\"object\":null".to_vec(), b"}", head)
+    }
+
+    fn between(before: Vec<u8>, after: &'static [u8], head: AnswerHead) -> Self {
         let tools = head.request.as_ref().and_then(|request| request.get("tools")?.as_array());
         let custom = tools.into_iter().flatten().filter(|tool| tool["type"] == "custom");
         let custom = custom.filter_map(|tool| tool["custom"]["name"].as_str().map(str::to_owned)).collect();
         EventEncoder {
             before,
-            after: if head.stream_usage { b",\"usage\":null}" } else { b"}" },
+            after,
             head,
             is_started: false,
             is_done: false,

@@ -4,7 +4,7 @@
 //! and new; the client's ids of calls are kept beside them. A result finds its call by that id; one whose call is not in the
 //! body is kept all the same, and its tool is then called by the id, since nothing else is known of it.
 
-use crate::json::{self, Node};
+use crate::json::Node;
 use crate::{ClientBody, DecodedRequest, RequestError};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
@@ -23,7 +23,8 @@ use std::sync::Arc;
 /// # Errors
 /// [`RequestError`] where the body is no request of this protocol, with the place that is wrong.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let body = ClientBody::new(body)?;
+    let read = body.read()?;
     let Some(fields) = read.as_fields() else {
         return Err(RequestError {
             kind: ErrorKind::InvalidRequest,
@@ -79,7 +80,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     if !rest.is_empty() {
         request.native = Some(Native { provider: provider.clone(), value: rest.into() });
     }
-    Ok(DecodedRequest { request, stream, stream_usage, body: ClientBody::new(body) })
+    Ok(DecodedRequest { request, stream, stream_usage, body: body.clone() })
 }
 
 pub(super) struct Reader<'a> {

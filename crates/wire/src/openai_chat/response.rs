@@ -1,31 +1,33 @@
 //! A finished turn as a body that comes whole: the fold of its own stream.
 
-use super::events::encode_events;
+use super::events::EventEncoder;
 use super::usage::usage_form;
 use crate::answer::events_of;
 use crate::request::AnswerHead;
-use crate::sse::SseDecoder;
 use placet_core::Turn;
 use serde_json::{Map, Value, json};
 
 /// The body of an answer.
 #[must_use]
 pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
-    let mut encoder = encode_events(AnswerHead { stream_usage: true, ..head.clone() });
-    let mut bytes = Vec::new();
+    let mut encoder = EventEncoder::bare(AnswerHead { stream_usage: true, ..head.clone() });
+    let mut bytes = Vec::with_capacity(1024);
     for event in events_of(turn) {
         encoder.push(&event, &mut bytes);
     }
     encoder.end(&mut bytes);
-    let mut sse = SseDecoder::with_limit(bytes.len());
-    // An event of the stream is never longer than the stream.
-    let _ = sse.push(&bytes);
-    let mut body = Map::new();
+    let mut body = Map::from_iter([
+        ("id".to_owned(), head.id.as_str().into()),
+        ("object".to_owned(), "chat.completion".into()),
+        ("created".to_owned(), head.created.into()),
+        ("model".to_owned(), head.model.as_str().into()),
+    ]);
     let mut message = json!({"role": "assistant", "content": null, "refusal": null});
     let mut choice = Map::new();
     let mut others = Vec::new();
-    while let Some(event) = sse.next_event() {
-        let Ok(Value::Object(chunk)) = serde_json::from_str(&event.data) else { continue };
+    // Each event is one line, which JSON has no break in.
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data: "));
+    for chunk in lines.filter_map(|line| serde_json::from_slice::<Map<String, Value>>(line).ok()) {
         for (key, value) in chunk {
             match (key.as_str(), value) {
                 ("choices", Value::Array(choices)) => {
@@ -37,7 +39,7 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
                         }
                     }
                 }
-                ("usage", Value::Null) => {}
+                ("object", _) => {}
                 (_, value) => {
                     body.insert(key, value);
                 }
@@ -53,7 +55,6 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     choice.entry("logprobs").or_insert(Value::Null);
     let mut choices = vec![Value::Object(choice)];
     choices.append(&mut others);
-    body.insert("object".into(), "chat.completion".into());
     body.insert("choices".into(), choices.into());
     body.entry("usage").or_insert_with(|| usage_form(&turn.usage.unwrap_or_default()));
     body.into()

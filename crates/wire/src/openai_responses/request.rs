@@ -6,7 +6,7 @@ use super::plain::declared;
 use super::tools::{ADDITIONAL, ClientTools, HELD, Tools, custom_arguments, is_found};
 use crate::envelope;
 use crate::foreign;
-use crate::json::{self, Node};
+use crate::json::Node;
 use crate::request::{ClientBody, DecodedRequest, RequestError};
 use placet_core::item::Reasoning;
 use placet_core::part::Native;
@@ -28,7 +28,8 @@ pub(super) const ATTACHED: &str = "placet_state_of";
 /// # Errors
 /// [`RequestError`] where the body is no JSON or a field is not what the protocol says, with its path.
 pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<DecodedRequest, RequestError> {
-    let read = json::read(body).map_err(|error| RequestError::not_json(&error))?;
+    let body = ClientBody::new(body)?;
+    let read = body.read()?;
     let Some(nodes) = read.as_fields() else {
         return Err(RequestError::field("body", "expected a JSON object"));
     };
@@ -76,7 +77,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     request.provider_state = fields.state();
     request.native = native(provider, beyond);
     let stream = fields.flag("stream")?.unwrap_or(false);
-    Ok(DecodedRequest { request, stream, stream_usage: true, body: ClientBody::new(body) })
+    Ok(DecodedRequest { request, stream, stream_usage: true, body: body.clone() })
 }
 
 /// Fields that have names of ours; the others are the native value of the request.
