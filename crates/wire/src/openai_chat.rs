@@ -18,6 +18,7 @@ mod calls;
 mod chunk;
 mod conversation;
 mod decode;
+mod delta;
 mod embeddings;
 mod encode;
 mod errors;

@@ -1,5 +1,6 @@
 //! From turn events to the stream that a client of this protocol reads.
 
+use super::delta::{call_head, field, more, piece, put};
 use super::layout::{Place, sealed};
 use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
@@ -13,7 +14,6 @@ use placet_core::item::Message;
 use placet_core::part::{Media, MediaSource, Native};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{Arguments, ErrorKind, ItemBody, Part, ProviderError, StopReason, TurnEvent, Usage};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 
@@ -69,11 +69,6 @@ impl OutCall {
 #[must_use]
 pub fn encode_events(head: AnswerHead) -> EventEncoder {
     EventEncoder::new(head)
-}
-
-/// Writes a value as JSON. What is written here is made of texts, numbers and trees, which always succeeds.
-fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    let _ = serde_json::to_writer(out, value);
 }
 
 /// What may stand for no arguments, and how it begins.
@@ -553,33 +548,6 @@ impl EventEncoder {
             other => (plain, Some(other.as_str())),
         }
     }
-}
-
-/// A piece of text as the one field of a delta.
-fn piece(out: &mut Vec<u8>, key: &str, text: &str) {
-    out.push(b'"');
-    out.extend_from_slice(key.as_bytes());
-    out.extend_from_slice(b"\":");
-    put(out, text);
-}
-
-fn field(out: &mut Vec<u8>, key: &str, value: &Value) {
-    put(out, key);
-    out.push(b':');
-    put(out, value);
-}
-
-/// Further fields of an object that has some.
-fn more(out: &mut Vec<u8>, fields: &Map<String, Value>) {
-    for (key, value) in fields {
-        out.push(b',');
-        field(out, key, value);
-    }
-}
-
-fn call_head(out: &mut Vec<u8>, number: usize) {
-    out.extend_from_slice(b"\"tool_calls\":[{\"index\":");
-    put(out, &number);
 }
 
 /// An annotation in the form of this protocol, which holds its fields one level deeper than the other that the same provider may
