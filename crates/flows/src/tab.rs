@@ -1,13 +1,9 @@
 //! What the models that were asked for an exchange came to.
 
 use async_trait::async_trait;
-use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::event::RetryStarted;
 use placet_core::{Money, ProviderError, ProviderId, TurnRequest, Usage};
-use placet_models::{
-    AskContext, AskObserver, CacheRequest, CachedContent, ModelListing, ModelProvider, Probe, Profile, SharedProvider,
-    TurnStream, Used,
-};
+use placet_models::{AskContext, AskObserver, Asking, SharedProvider, Through, TurnStream, Used};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the models that were asked for an exchange came to, as far as what they were asked through keeps account. Cheap to
@@ -53,16 +49,13 @@ impl Tab {
 
     /// The provider, whose answers are put on this tab.
     pub(crate) fn noting(&self, provider: &SharedProvider) -> SharedProvider {
-        Arc::new(Noting { provider: provider.clone(), tab: self.clone() })
+        Arc::new(Through::new(provider.clone(), Noting(self.clone())))
     }
 }
 
-/// A provider whose answers are put on a tab.
+/// Puts the answers of a provider on a tab.
 #[derive(Debug)]
-struct Noting {
-    provider: SharedProvider,
-    tab: Tab,
-}
+struct Noting(Tab);
 
 /// Hears for a tab what somebody else hears too.
 struct Hearing {
@@ -91,46 +84,15 @@ impl AskObserver for Hearing {
 }
 
 #[async_trait]
-impl ModelProvider for Noting {
-    fn id(&self) -> &ProviderId {
-        self.provider.id()
-    }
-
-    async fn ask(&self, request: Arc<TurnRequest>, mut context: AskContext) -> Result<TurnStream, ProviderError> {
-        context.observer = Some(Arc::new(Hearing { tab: self.tab.clone(), other: context.observer.take() }));
-        self.provider.ask(request, context).await
-    }
-
-    async fn ready(&self, model: &str) -> Result<(), ProviderError> {
-        self.provider.ready(model).await
-    }
-
-    fn profile(&self, model: &str) -> Option<Arc<Profile>> {
-        self.provider.profile(model)
-    }
-
-    fn learn(&self, model: &str, probe: &Probe) {
-        self.provider.learn(model, probe);
-    }
-
-    async fn embed(&self, request: EmbeddingRequest, context: AskContext) -> Result<Embeddings, ProviderError> {
-        self.provider.embed(request, context).await
-    }
-
-    async fn count_tokens(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<u64, ProviderError> {
-        self.provider.count_tokens(request, context).await
-    }
-
-    async fn create_cache(&self, request: CacheRequest, context: AskContext) -> Result<CachedContent, ProviderError> {
-        self.provider.create_cache(request, context).await
-    }
-
-    async fn delete_cache(&self, id: &str, context: AskContext) -> Result<(), ProviderError> {
-        self.provider.delete_cache(id, context).await
-    }
-
-    async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
-        self.provider.models(context).await
+impl Asking for Noting {
+    async fn ask(
+        &self,
+        provider: &SharedProvider,
+        request: Arc<TurnRequest>,
+        mut context: AskContext,
+    ) -> Result<TurnStream, ProviderError> {
+        context.observer = Some(Arc::new(Hearing { tab: self.0.clone(), other: context.observer.take() }));
+        provider.ask(request, context).await
     }
 }
 

@@ -25,6 +25,7 @@ pub mod provider;
 pub mod providers;
 pub mod reference;
 pub mod scripted;
+mod through;
 pub mod vendor;
 
 pub use adapter::{Adapter, AdapterOptions, Protocol};
@@ -41,4 +42,5 @@ pub use provider::{AskContext, AskObserver, ModelListing, ModelProvider, SharedP
 pub use providers::{Providers, ResolveError, ResolvedModel};
 pub use reference::{InvalidModelRef, ModelRef};
 pub use scripted::{Script, ScriptCall, ScriptFailure, ScriptTurn, ScriptedModel};
+pub use through::{Asking, Through};
 pub use vendor::vendor_base_url;

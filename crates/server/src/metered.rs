@@ -4,23 +4,16 @@ use crate::metrics::{Outcome, Series};
 use crate::routing::Target;
 use async_trait::async_trait;
 use futures_util::Stream;
-use placet_core::embedding::{EmbeddingRequest, Embeddings};
 use placet_core::{Env, ErrorKind, Price, ProviderError, ProviderId, StopReason, TurnEvent, TurnRequest, Usage};
-use placet_models::{
-    AskContext, AskObserver, CacheRequest, CachedContent, ModelListing, ModelProvider, Probe, Profile, SharedProvider,
-    TurnStream, Used,
-};
+use placet_models::{AskContext, AskObserver, Asking, SharedProvider, Through, TurnStream, Used};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// One target, counted.
+/// Counts what the answers of one target come to.
 #[derive(Debug)]
-pub(crate) struct Metered {
-    provider: SharedProvider,
-    meter: Arc<Meter>,
-}
+pub(crate) struct Metered(Arc<Meter>);
 
 #[derive(Debug)]
 struct Meter {
@@ -36,7 +29,7 @@ pub(crate) fn is_ours(error: &ProviderError) -> bool {
 }
 
 impl Metered {
-    /// `None` where the target is only known to hand requests on.
+    /// One target, counted; `None` where it is only known to hand requests on.
     pub(crate) fn of(target: &Target) -> Option<SharedProvider> {
         let meter = Meter {
             id: ProviderId::new(&*target.provider),
@@ -44,24 +37,26 @@ impl Metered {
             price: target.price,
             series: target.series.clone(),
         };
-        Some(Arc::new(Metered { provider: target.asked.provider()?, meter: Arc::new(meter) }))
+        Some(Arc::new(Through::new(target.asked.provider()?, Metered(Arc::new(meter)))))
     }
 }
 
 #[async_trait]
-impl ModelProvider for Metered {
-    fn id(&self) -> &ProviderId {
-        self.provider.id()
-    }
-
-    async fn ask(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<TurnStream, ProviderError> {
+impl Asking for Metered {
+    async fn ask(
+        &self,
+        provider: &SharedProvider,
+        request: Arc<TurnRequest>,
+        context: AskContext,
+    ) -> Result<TurnStream, ProviderError> {
+        let Metered(meter) = self;
         let env = context.env.clone();
         let observer = context.observer.clone();
         let started = env.clock().steady();
-        match self.provider.ask(request, context).await {
+        match provider.ask(request, context).await {
             Ok(events) => {
-                observer.iter().for_each(|observer| observer.answering(&self.meter.id, &self.meter.model));
-                let meter = self.meter.clone();
+                observer.iter().for_each(|observer| observer.answering(&meter.id, &meter.model));
+                let meter = meter.clone();
                 let (first, usage, outcome) = (None, None, None);
                 Ok(Box::pin(Metering { events, meter, observer, env, started, first, usage, outcome, is_noted: false }))
             }
@@ -69,43 +64,11 @@ impl ModelProvider for Metered {
                 let outcome = if error.kind == ErrorKind::Cancelled { Outcome::Cancelled } else { Outcome::Failed };
                 if !is_ours(&error) {
                     let took = env.clock().steady().saturating_sub(started);
-                    self.meter.series.note(outcome, None, None, took);
+                    meter.series.note(outcome, None, None, took);
                 }
                 Err(error)
             }
         }
-    }
-
-    async fn ready(&self, model: &str) -> Result<(), ProviderError> {
-        self.provider.ready(model).await
-    }
-
-    fn profile(&self, model: &str) -> Option<Arc<Profile>> {
-        self.provider.profile(model)
-    }
-
-    fn learn(&self, model: &str, probe: &Probe) {
-        self.provider.learn(model, probe);
-    }
-
-    async fn embed(&self, request: EmbeddingRequest, context: AskContext) -> Result<Embeddings, ProviderError> {
-        self.provider.embed(request, context).await
-    }
-
-    async fn count_tokens(&self, request: Arc<TurnRequest>, context: AskContext) -> Result<u64, ProviderError> {
-        self.provider.count_tokens(request, context).await
-    }
-
-    async fn create_cache(&self, request: CacheRequest, context: AskContext) -> Result<CachedContent, ProviderError> {
-        self.provider.create_cache(request, context).await
-    }
-
-    async fn delete_cache(&self, id: &str, context: AskContext) -> Result<(), ProviderError> {
-        self.provider.delete_cache(id, context).await
-    }
-
-    async fn models(&self, context: AskContext) -> Result<Vec<ModelListing>, ProviderError> {
-        self.provider.models(context).await
     }
 }
 

@@ -293,7 +293,10 @@ pub(crate) async fn check(row: &Row, models: &Part, gateway: &Part) -> Result<()
         return Err(format!("{}: the answer is not the server's, byte for byte", row.name).into());
     }
     let said = |answer: &[u8]| memchr::memmem::find_iter(answer, b" token ").count();
-    if row.is_stream && row.client != row.server && (said(&ours) < EVENTS - 8 || count_events(&body_of(&ours)) < EVENTS - 8) {
+    if row.is_stream
+        && row.client != row.server
+        && (said(&ours) < EVENTS - 8 || count_events(&body_of(&ours)) < EVENTS - 8)
+    {
         return Err(format!("{}: words of the answer are missing", row.name).into());
     }
     Ok(())
