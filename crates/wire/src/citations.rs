@@ -6,7 +6,7 @@
 use placet_core::part::Native;
 use placet_core::{ItemBody, Part, ProviderId, TurnEvent};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// An address that some text is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +100,49 @@ pub(crate) fn of(state: &Value) -> Vec<Citation> {
     found
 }
 
-/// How many letters stand before a byte of a text.
-fn letters(text: &str, byte: usize) -> usize {
-    text.char_indices().take_while(|(at, _)| *at < byte).count()
+/// A place in one text, in bytes and in letters. The next one is found from it, because the places of many citations mostly follow one
+/// another.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    byte: usize,
+    letter: usize,
 }
 
-/// Where a letter of a text stands.
-fn byte(text: &str, letter: usize) -> usize {
-    text.char_indices().nth(letter).map_or(text.len(), |(at, _)| at)
+impl Cursor {
+    /// How many letters stand before a byte of the text.
+    fn letters(&mut self, text: &str, byte: usize) -> usize {
+        let count = |from: usize, to: usize| {
+            let bytes = text.as_bytes().get(from..to).unwrap_or_default();
+            bytes.iter().filter(|byte| begins(**byte)).count()
+        };
+        let byte = byte.min(text.len());
+        if byte < self.byte {
+            self.letter -= count(byte, self.byte);
+        } else {
+            self.letter += count(self.byte, byte);
+        }
+        self.byte = byte;
+        self.letter
+    }
+
+    /// Where a letter of the text stands.
+    fn byte(&mut self, text: &str, letter: usize) -> usize {
+        let is_begun = |at: usize| text.as_bytes().get(at).is_some_and(|byte| begins(*byte));
+        while self.letter > letter {
+            self.byte -= 1;
+            self.letter -= usize::from(is_begun(self.byte));
+        }
+        while self.byte < text.len() && !(is_begun(self.byte) && self.letter == letter) {
+            self.letter += usize::from(is_begun(self.byte));
+            self.byte += 1;
+        }
+        self.byte
+    }
+}
+
+/// Whether a letter begins with this byte.
+fn begins(byte: u8) -> bool {
+    byte & 0xC0 != 0x80
 }
 
 /// A place of an answer: its text, and how many bytes of other text stand before it.
@@ -119,35 +154,32 @@ pub(crate) struct Place<'t> {
 
 impl Citation {
     /// From which letter to which of the place.
-    fn in_letters(&self, place: Place<'_>) -> (usize, usize) {
+    fn in_letters(&self, place: Place<'_>, cursor: &mut Cursor) -> (usize, usize) {
         match self.span {
-            Span::Place => (0, place.text.chars().count()),
+            Span::Place => (0, cursor.letters(place.text, place.text.len())),
             Span::Letters(start, end) => (start, end),
             Span::Bytes(start, end) => {
-                let at = |byte: usize| letters(place.text, byte.saturating_sub(place.before));
+                let mut at = |byte: usize| cursor.letters(place.text, byte.saturating_sub(place.before));
                 (at(start), at(end))
             }
         }
     }
 
     /// From which byte to which of all that the answer says.
-    fn in_bytes(&self, place: Place<'_>) -> (usize, usize) {
+    fn in_bytes(&self, place: Place<'_>, cursor: &mut Cursor) -> (usize, usize) {
         match self.span {
             Span::Place => (place.before, place.before + place.text.len()),
-            Span::Letters(start, end) => (place.before + byte(place.text, start), place.before + byte(place.text, end)),
+            Span::Letters(start, end) => {
+                let mut at = |letter: usize| place.before + cursor.byte(place.text, letter);
+                (at(start), at(end))
+            }
             Span::Bytes(start, end) => (start, end),
         }
     }
 
-    /// In OpenAI's words, where each place is a text of its own.
-    pub(crate) fn annotation(&self, place: Place<'_>) -> Map<String, Value> {
-        self.annotated(self.in_letters(place))
-    }
-
-    /// In OpenAI's words, where all places are one text.
-    pub(crate) fn annotation_of_all(&self, place: Place<'_>, all: &str) -> Map<String, Value> {
-        let (start, end) = self.in_bytes(place);
-        self.annotated((letters(all, start), letters(all, end)))
+    /// In OpenAI's words, where each place is a text of its own. The cursor is one of the place.
+    pub(crate) fn annotation(&self, place: Place<'_>, cursor: &mut Cursor) -> Map<String, Value> {
+        self.annotated(self.in_letters(place, cursor))
     }
 
     fn annotated(&self, (start, end): (usize, usize)) -> Map<String, Value> {
@@ -173,7 +205,9 @@ impl Citation {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     /// The text of each place, in the order in which they began.
-    said: Vec<(u32, String)>,
+    said: Vec<String>,
+    /// Which of them stands at a place.
+    places: HashMap<u32, usize>,
     cited: BTreeMap<u32, Vec<Citation>>,
 }
 
@@ -198,9 +232,10 @@ impl Sources {
     }
 
     fn says(&mut self, index: u32, text: &str) {
-        match self.said.iter_mut().rfind(|(at, _)| *at == index) {
-            Some((_, said)) => said.push_str(text),
-            None => self.said.push((index, text.to_owned())),
+        let place = *self.places.entry(index).or_insert(self.said.len());
+        match self.said.get_mut(place) {
+            Some(said) => said.push_str(text),
+            None => self.said.push(text.to_owned()),
         }
     }
 
@@ -211,43 +246,46 @@ impl Sources {
     }
 
     fn all(&self) -> String {
-        self.said.iter().map(|(_, text)| text.as_str()).collect()
+        self.said.concat()
     }
 
-    /// Each citation with its place. State without a text of its own is of all the text.
-    fn each<'s>(&'s self, all: &'s str) -> impl Iterator<Item = (&'s Citation, Place<'s>)> {
+    /// Each citation with from which byte to which of all the text it is. State without a text of its own is of all the text.
+    fn each<'s>(&'s self, all: &'s str) -> impl Iterator<Item = (&'s Citation, (usize, usize))> {
+        let begins = self.said.iter().scan(0, |end, text| {
+            let begin = *end;
+            *end += text.len();
+            Some(begin)
+        });
+        let begins: Vec<usize> = begins.collect();
         self.cited.iter().flat_map(move |(index, citations)| {
-            let place = match self.said.iter().position(|(at, _)| at == index) {
-                Some(at) => {
-                    let (before, rest) = self.said.split_at(at);
-                    let text = rest.first().map_or("", |(_, text)| text.as_str());
-                    Place { text, before: before.iter().map(|(_, text)| text.len()).sum() }
-                }
-                None => Place { text: all, before: 0 },
-            };
-            citations.iter().map(move |citation| (citation, place))
+            let said = self.places.get(index).and_then(|at| Some((self.said.get(*at)?, *begins.get(*at)?)));
+            let place = said.map_or(Place { text: all, before: 0 }, |(text, before)| Place { text, before });
+            let mut cursor = Cursor::default();
+            citations.iter().map(move |citation| (citation, citation.in_bytes(place, &mut cursor)))
         })
     }
 
     /// In OpenAI's words, of all that the answer says.
     pub(crate) fn annotations(&self) -> Vec<Map<String, Value>> {
         let all = self.all();
-        self.each(&all).map(|(citation, place)| citation.annotation_of_all(place, &all)).collect()
+        let mut cursor = Cursor::default();
+        let letters = self.each(&all).map(|(citation, (start, end))| {
+            citation.annotated((cursor.letters(&all, start), cursor.letters(&all, end)))
+        });
+        letters.collect()
     }
 
     /// In Gemini's words; `None` where there are none.
     pub(crate) fn grounding(&self) -> Option<Value> {
         let all = self.all();
-        let mut urls: Vec<&str> = Vec::new();
+        let mut urls: HashMap<&str, usize> = HashMap::new();
         let (mut chunks, mut supports) = (Vec::new(), Vec::new());
-        for (citation, place) in self.each(&all) {
-            let at = urls.iter().position(|url| *url == citation.url).unwrap_or_else(|| {
-                urls.push(&citation.url);
+        for (citation, (start, end)) in self.each(&all) {
+            let at = *urls.entry(&citation.url).or_insert_with(|| {
                 let title = citation.title.as_deref().unwrap_or(&citation.url);
                 chunks.push(json!({"web": {"uri": citation.url, "title": title}}));
-                urls.len() - 1
+                chunks.len() - 1
             });
-            let (start, end) = citation.in_bytes(place);
             let mut segment = json!({"startIndex": start, "endIndex": end});
             if let Some(said) = all.get(start..end) {
                 segment["text"] = said.into();
@@ -278,7 +316,7 @@ mod tests {
         for state in [flat, deep, gemini] {
             let found = of(&state);
             assert_eq!(found.len(), 1, "{state}");
-            assert_eq!(Value::Object(found[0].annotation(place)), wanted, "{state}");
+            assert_eq!(Value::Object(found[0].annotation(place, &mut Cursor::default())), wanted, "{state}");
             let mut sources = Sources::default();
             sources.note(&TurnEvent::Text(TextDelta { index: 3, text: text.into() }), &"own".into());
             let native = Native { provider: "other".into(), value: state };
@@ -292,7 +330,7 @@ mod tests {
         let anthropic = json!({"citations": [{"type": "web_search_result_location", "url": "https://a.example",
             "title": null, "cited_text": "It is.", "encrypted_index": "x"}, {"type": "char_location"}]});
         let [citation] = &*of(&anthropic) else { panic!("one") };
-        assert_eq!(citation.annotation_of_all(Place { text: "b", before: 2 }, "ü b")["start_index"], 1);
+        assert_eq!(citation.in_bytes(Place { text: "b", before: 2 }, &mut Cursor::default()), (2, 3));
         assert_eq!(citation.citation()["cited_text"], "It is.");
         for nothing in [
             json!(null),
@@ -301,6 +339,20 @@ mod tests {
             json!({"groundingMetadata": {"groundingChunks": [{}, null]}}),
         ] {
             assert_eq!(of(&nothing), []);
+        }
+    }
+    #[test]
+    fn places_are_found_from_one_another() {
+        let text = "aü☃𝄞z";
+        let mut cursor = Cursor::default();
+        for byte in (0..=text.len() + 2).chain((0..=text.len()).rev()).chain([7, 1, 9, 3]) {
+            let counted = text.char_indices().take_while(|(at, _)| *at < byte).count();
+            assert_eq!(cursor.letters(text, byte), counted, "{byte}");
+            for letter in [0, 5, 2, 7, 1, 4, 3] {
+                let found = text.char_indices().nth(letter).map_or(text.len(), |(at, _)| at);
+                assert_eq!(cursor.byte(text, letter), found, "{letter}");
+            }
+            assert_eq!(cursor.letters(text, byte), counted, "{byte}");
         }
     }
 }

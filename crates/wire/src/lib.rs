@@ -16,6 +16,7 @@
 
 mod answer;
 pub mod anthropic_messages;
+mod asked;
 mod carry;
 mod citations;
 mod encoded;
@@ -45,7 +46,9 @@ pub mod sse;
 mod stopped;
 mod surrogates;
 mod text;
+mod tiers;
 pub mod tools;
+mod video;
 
 pub use answer::events_of;
 pub use encoded::{Encoded, Omission};

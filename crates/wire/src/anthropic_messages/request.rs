@@ -16,6 +16,7 @@ use placet_core::{
     Stage, Status, ToolCall, ToolChoice, ToolDefinition, ToolName, ToolResult, TurnRequest,
 };
 use serde_json::{Map, Value, json};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Reads the body of a request for an answer, or for a count of its tokens.
@@ -39,7 +40,8 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
     // All but what is long.
     let fields = nodes.iter().filter(|(key, _)| !matches!(*key, "messages" | "tools"));
     let fields: Map<String, Value> = fields.map(|(key, value)| (key.to_owned(), value.to_value())).collect();
-    let mut reader = Reader { provider, env, request: TurnRequest::default(), native: Map::new(), calls: Vec::new() };
+    let mut reader =
+        Reader { provider, env, request: TurnRequest::default(), native: Map::new(), calls: HashMap::new() };
     reader.request.model = match fields.get("model") {
         Some(Value::String(model)) if !model.is_empty() => model.clone(),
         _ => return Err(RequestError::field("model", "expected the name of a model")),
@@ -98,8 +100,8 @@ pub(super) struct Reader<'a> {
     env: &'a Env,
     pub(super) request: TurnRequest,
     pub(super) native: Map<String, Value>,
-    /// The calls so far that have no result, by the client's id.
-    calls: Vec<(String, CallId, ToolName)>,
+    /// The calls so far that have no result, by the client's id, in their order.
+    calls: HashMap<String, VecDeque<(CallId, ToolName)>>,
 }
 
 /// The fields of an object but for these and the null ones.
@@ -286,11 +288,8 @@ impl Reader<'_> {
 
     /// The result of the call that goes by this id.
     pub(super) fn answered(&mut self, id: &str, content: Vec<Part>, has_failed: bool, native: Option<Native>) {
-        let found = self.calls.iter().position(|(wire_id, ..)| wire_id == id);
-        let (call, tool) = match found.map(|found| self.calls.remove(found)) {
-            Some((_, call, tool)) => (call, tool),
-            None => (self.env.new_id(), ToolName::new(id)),
-        };
+        let found = self.calls.get_mut(id).and_then(VecDeque::pop_front);
+        let (call, tool) = found.unwrap_or_else(|| (self.env.new_id(), ToolName::new(id)));
         let (status, reason) =
             if has_failed { (Status::Failed, Some(Reason::ToolError)) } else { (Status::Completed, None) };
         let mut outcome = Outcome::new(status, Stage::Execute, reason, "");
@@ -384,7 +383,7 @@ impl Reader<'_> {
     pub(super) fn called(&mut self, id: &str, name: &str, arguments: Arc<str>, native: Option<Native>) {
         let call: CallId = self.env.new_id();
         let (tool, arguments) = (ToolName::new(name), Arguments::from_text(arguments));
-        self.calls.push((id.to_owned(), call.clone(), tool.clone()));
+        self.calls.entry(id.to_owned()).or_default().push_back((call.clone(), tool.clone()));
         let call = ToolCall { id: call, provider_id: Some(id.to_owned()), name: tool, arguments, native };
         self.push(Origin::Model, call);
     }

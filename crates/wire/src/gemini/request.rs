@@ -7,8 +7,10 @@ use super::contents::{is_only, says_error};
 use super::hosted;
 use super::parts::{self, native, take, take_object, take_text};
 use super::seal;
+use crate::asked::{Asked, By};
 use crate::request::{ClientBody, DecodedRequest, RequestError};
 use crate::schema::from_openapi;
+use placet_core::id::ItemId;
 use placet_core::item::Reasoning;
 use placet_core::part::{Native, Text};
 use placet_core::turn::CacheControl;
@@ -68,25 +70,17 @@ pub(super) fn beginnings(body: &Value, provider: &ProviderId, env: &Env) -> Vec<
     reader.beginnings
 }
 
-/// A call of the conversation that may still be answered.
-struct Asked {
-    wire: Option<String>,
-    id: CallId,
-    name: ToolName,
-    answered: bool,
-}
-
 pub(super) struct Reader<'a> {
     provider: &'a ProviderId,
     env: &'a Env,
     items: Vec<Arc<Item>>,
-    asked: Vec<Asked>,
+    asked: Asked,
     beginnings: Vec<(usize, Option<String>)>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(provider: &'a ProviderId, env: &'a Env) -> Self {
-        Reader { provider, env, items: Vec::new(), asked: Vec::new(), beginnings: Vec::new() }
+        Reader { provider, env, items: Vec::new(), asked: Asked::default(), beginnings: Vec::new() }
     }
 
     pub(super) fn request(&mut self, body: Value) -> Result<TurnRequest, RequestError> {
@@ -265,6 +259,7 @@ impl<'a> Reader<'a> {
 
     fn model(&mut self, parts: Vec<Value>, mut beside: Option<Native>) {
         let first = self.items.len();
+        let mut joined = None;
         for part in parts {
             let Value::Object(part) = part else {
                 let body = match part {
@@ -276,7 +271,7 @@ impl<'a> Reader<'a> {
             };
             let body = self.model_part(part, first);
             if let Some(body) = body
-                && !self.join(&body, first)
+                && !self.join(&body, first, &mut joined)
             {
                 self.push(Origin::Model, body);
             }
@@ -313,7 +308,7 @@ impl<'a> Reader<'a> {
                 }
             }
             let (id, name) = (self.env.new_id::<CallId>(), ToolName::from(name));
-            self.asked.push(Asked { wire: wire.clone(), id: id.clone(), name: name.clone(), answered: false });
+            self.asked.note(wire.as_deref(), id.clone(), name.clone());
             let arguments = Arguments::from_value(&arguments);
             return Some(ItemBody::ToolCall(ToolCall { id, provider_id: wire, name, arguments, native }));
         }
@@ -411,15 +406,16 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Puts a text to the message right before it, where both are only that.
-    fn join(&mut self, body: &ItemBody, first: usize) -> bool {
+    /// Puts a text to the message right before it, where both are only that. `joined` is the item that was put together so last, of
+    /// which not every part is looked at again.
+    fn join(&mut self, body: &ItemBody, first: usize, joined: &mut Option<ItemId>) -> bool {
         let ItemBody::Message(next) = body else { return false };
-        let Some(last) = self.items[first..].last_mut() else { return false };
-        match &last.body {
-            ItemBody::Message(known) if is_plain(known) && is_plain(next) => {
-                let parts = known.parts.iter().chain(&next.parts).cloned().collect();
-                let message = Message { parts, ..known.clone() };
-                *last = Arc::new(Item::new(last.id.clone(), last.origin.clone(), message));
+        let Some(last) = self.items[first..].last_mut().map(Arc::make_mut) else { return false };
+        let is_joined = joined.as_ref() == Some(&last.id);
+        match &mut last.body {
+            ItemBody::Message(known) if is_plain(next) && (is_joined || is_plain(known)) => {
+                known.parts.extend(next.parts.iter().cloned());
+                *joined = Some(last.id.clone());
                 true
             }
             _ => false,
@@ -431,21 +427,13 @@ impl<'a> Reader<'a> {
     fn result(&mut self, mut response: Map<String, Value>, part: Map<String, Value>) -> (String, ToolResult) {
         let wire = take_text(&mut response, "id").filter(|id| !id.is_empty());
         let name = take_text(&mut response, "name").filter(|name| !name.is_empty());
-        let by_id = |asked: &&mut Asked| wire.is_some() && asked.wire == wire;
-        let by_name = |asked: &&mut Asked| wire.is_none() && name.as_deref() == Some(asked.name.as_str());
-        let any = |_: &&mut Asked| wire.is_none() && name.is_none();
-        let mut found = None;
-        for fits in [&by_id as &dyn Fn(&&mut Asked) -> bool, &by_name, &any] {
-            found = self.asked.iter_mut().filter(|asked| !asked.answered).find(|asked| fits(asked));
-            if found.is_some() {
-                break;
-            }
-        }
+        let found = self.asked.first(match (&wire, &name) {
+            (Some(id), _) => By::Id(id),
+            (None, Some(name)) => By::Tool(name),
+            (None, None) => By::Nothing,
+        });
         let (call, tool) = match found {
-            Some(asked) => {
-                asked.answered = true;
-                (asked.id.clone(), name.map_or_else(|| asked.name.clone(), ToolName::from))
-            }
+            Some((call, tool)) => (call, name.map_or(tool, ToolName::from)),
             None => {
                 let name = name.or_else(|| wire.clone()).unwrap_or_else(|| "unnamed".to_owned());
                 (self.env.new_id(), ToolName::from(name))

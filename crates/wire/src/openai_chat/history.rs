@@ -2,8 +2,9 @@
 
 use super::layout::{self, Place};
 use super::media::read_media;
-use super::request::{Reader, SeenCall, beyond, optional, text};
+use super::request::{Reader, beyond, optional, text};
 use crate::RequestError;
+use crate::asked::By;
 use placet_core::item::Reasoning;
 use placet_core::part::{CacheMark, Media, Native, Text};
 use placet_core::{
@@ -56,16 +57,8 @@ impl Reader<'_> {
 
     /// The result of the call that goes by this id, or of the last one of this tool.
     pub(super) fn result(&mut self, wire_id: &str, is_legacy: bool, content: Vec<Part>, native: Option<Native>) {
-        let is_its = |call: &SeenCall| if is_legacy { call.name.as_str() == wire_id } else { call.wire_id == wire_id };
-        let open = self.calls.iter().rposition(|call| !call.is_answered && is_its(call));
-        let found = open.or_else(|| self.calls.iter().rposition(is_its));
-        let (call, tool) = match found.and_then(|found| self.calls.get_mut(found)) {
-            Some(call) => {
-                call.is_answered = true;
-                (call.id.clone(), call.name.clone())
-            }
-            None => (self.env.new_id(), ToolName::new(wire_id)),
-        };
+        let found = self.calls.last(if is_legacy { By::Tool(wire_id) } else { By::Id(wire_id) });
+        let (call, tool) = found.unwrap_or_else(|| (self.env.new_id(), ToolName::new(wire_id)));
         let origin = Origin::Tool(tool.as_str().to_owned());
         let mut outcome = Outcome::new(Status::Completed, Stage::Execute, None, "");
         outcome.content = content;
@@ -220,8 +213,7 @@ impl Reader<'_> {
         };
         let wire_id = object.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
         let id: CallId = self.env.new_id();
-        let seen = wire_id.clone().unwrap_or_else(|| name.as_str().to_owned());
-        self.calls.push(SeenCall { wire_id: seen, id: id.clone(), name: name.clone(), is_answered: false });
+        self.calls.note(Some(wire_id.as_deref().unwrap_or(name.as_str())), id.clone(), name.clone());
         Ok(ToolCall { id, provider_id: wire_id, name, arguments, native: self.native(native) })
     }
 

@@ -2,7 +2,7 @@
 //! without a tree of their own. Anything else is for the readers of [`super::history`] and [`super::request`], and what both read they
 //! read alike.
 
-use super::request::{Reader, SeenCall};
+use super::request::Reader;
 use crate::json::{Fields, Node};
 use crate::tools::client_tool;
 use placet_core::part::Text;
@@ -93,9 +93,7 @@ impl Reader<'_> {
             .into_iter()
             .map(|PlainCall { id: wire_id, name, arguments }| {
                 let (id, name): (CallId, _) = (self.env.new_id(), ToolName::new(name));
-                let seen =
-                    SeenCall { wire_id: wire_id.to_owned(), id: id.clone(), name: name.clone(), is_answered: false };
-                self.calls.push(seen);
+                self.calls.note(Some(wire_id), id.clone(), name.clone());
                 let (provider_id, arguments) = (Some(wire_id.to_owned()), Arguments::from_text(arguments));
                 ToolCall { id, provider_id, name, arguments, native: None }
             })

@@ -4,13 +4,14 @@
 //! and new; the client's ids of calls are kept beside them. A result finds its call by that id; one whose call is not in the
 //! body is kept all the same, and its tool is then called by the id, since nothing else is known of it.
 
+use crate::asked::Asked;
 use crate::json::Node;
 use crate::{ClientBody, DecodedRequest, RequestError};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, OutputFormat};
 use placet_core::{
-    CallId, Effect, Env, ErrorKind, Item, ItemBody, Origin, ProviderId, Schema, ToolChoice, ToolDefinition, ToolName,
+    Effect, Env, ErrorKind, Item, ItemBody, Origin, ProviderId, Schema, ToolChoice, ToolDefinition, ToolName,
     TurnRequest,
 };
 use serde_json::{Map, Value, json};
@@ -32,7 +33,7 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
             field: None,
         });
     };
-    let mut reader = Reader { provider, env, calls: Vec::new(), request: TurnRequest::default() };
+    let mut reader = Reader { provider, env, calls: Asked::default(), request: TurnRequest::default() };
     let mut rest = Map::new();
     let (mut stream, mut stream_usage) = (false, false);
     for (key, node) in fields.iter() {
@@ -86,16 +87,8 @@ pub fn decode_request(body: &[u8], provider: &ProviderId, env: &Env) -> Result<D
 pub(super) struct Reader<'a> {
     pub(super) provider: &'a ProviderId,
     pub(super) env: &'a Env,
-    pub(super) calls: Vec<SeenCall>,
+    pub(super) calls: Asked,
     pub(super) request: TurnRequest,
-}
-
-/// A call of the conversation, waiting for its result.
-pub(super) struct SeenCall {
-    pub(super) wire_id: String,
-    pub(super) id: CallId,
-    pub(super) name: ToolName,
-    pub(super) is_answered: bool,
 }
 
 /// A value that may be absent or null.

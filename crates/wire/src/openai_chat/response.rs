@@ -6,6 +6,7 @@ use crate::answer::events_of;
 use crate::request::AnswerHead;
 use placet_core::Turn;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 
 /// The body of an answer.
 #[must_use]
@@ -25,6 +26,7 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     let mut message = json!({"role": "assistant", "content": null, "refusal": null});
     let mut choice = Map::new();
     let mut others = Vec::new();
+    let mut calls = HashMap::new();
     // Each event is one line, which JSON has no break in.
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data: "));
     for chunk in lines.filter_map(|line| serde_json::from_slice::<Map<String, Value>>(line).ok()) {
@@ -33,7 +35,7 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
                 ("choices", Value::Array(choices)) => {
                     for piece in choices {
                         if piece["index"] == 0 {
-                            fold(piece, &mut choice, &mut message);
+                            fold(piece, &mut choice, &mut message, &mut calls);
                         } else {
                             others.push(whole(piece));
                         }
@@ -60,8 +62,8 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
     body.into()
 }
 
-/// Puts a piece of the choice to what came before.
-fn fold(piece: Value, choice: &mut Map<String, Value>, message: &mut Value) {
+/// Puts a piece of the choice to what came before. `calls` tells where the call of a number stands.
+fn fold(piece: Value, choice: &mut Map<String, Value>, message: &mut Value, calls: &mut HashMap<u64, usize>) {
     let Value::Object(piece) = piece else { return };
     for (key, value) in piece {
         let Value::Object(delta) = value else {
@@ -80,7 +82,7 @@ fn fold(piece: Value, choice: &mut Map<String, Value>, message: &mut Value) {
                     if known.is_null() {
                         *known = json!([]);
                     }
-                    pieces.into_iter().for_each(|piece| fold_call(piece, known));
+                    pieces.into_iter().for_each(|piece| fold_call(piece, known, calls));
                 }
                 (_, Value::String(piece), Value::String(known)) => known.push_str(&piece),
                 (_, Value::Array(more), Value::Array(known)) => known.extend(more),
@@ -90,9 +92,10 @@ fn fold(piece: Value, choice: &mut Map<String, Value>, message: &mut Value) {
     }
 }
 
-fn fold_call(piece: Value, calls: &mut Value) {
-    let Value::Array(calls) = calls else { return };
-    let Some(known) = calls.iter_mut().find(|call| call["index"] == piece["index"]) else {
+fn fold_call(piece: Value, calls: &mut Value, places: &mut HashMap<u64, usize>) {
+    let (Value::Array(calls), Some(number)) = (calls, piece["index"].as_u64()) else { return };
+    let place = *places.entry(number).or_insert(calls.len());
+    let Some(known) = calls.get_mut(place) else {
         calls.push(piece);
         return;
     };

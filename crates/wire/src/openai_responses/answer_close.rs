@@ -6,7 +6,7 @@ use super::parts::is_reasoning;
 use super::request::ATTACHED;
 use super::tools::custom_input;
 use super::write::{List, Object};
-use crate::citations::{self, Place};
+use crate::citations::{self, Cursor, Place};
 use crate::envelope;
 use crate::stopped::is_cut_short;
 use placet_core::part::Native;
@@ -41,7 +41,9 @@ impl EventEncoder {
         let foreign = native.as_ref().filter(|native| native.provider != self.head.provider && sort == Sort::Text);
         let place = Place { text: &text, before: self.said };
         let cited = foreign.map(|native| citations::of(&native.value)).unwrap_or_default();
-        let cited: Vec<Value> = cited.iter().map(|citation| citation.annotation(place).into()).collect();
+        let mut cursor = Cursor::default();
+        let cited = cited.iter().map(|citation| citation.annotation(place, &mut cursor).into());
+        let cited: Vec<Value> = cited.collect();
         self.said += text.len();
         // Of another provider's state the addresses alone can be read here; the rest is attached.
         let shown = match own {

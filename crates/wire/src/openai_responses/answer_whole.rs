@@ -26,6 +26,7 @@ impl EventEncoder {
             }
         }
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.ids.insert(id.clone());
         self.items.push(OpenItem {
             id,
             sort: Sort::Whole,

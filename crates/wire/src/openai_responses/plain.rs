@@ -11,6 +11,7 @@ use placet_core::{
     Arguments, CallId, Item, ItemId, Message, Origin, Outcome, Part, Role, Stage, Status, ToolCall, ToolName,
     ToolResult,
 };
+use std::collections::VecDeque;
 
 /// The text at `key`; an empty one is taken for an absent one.
 fn word<'n>(fields: &'n Fields<'_>, key: &str) -> Option<&'n str> {
@@ -99,15 +100,14 @@ impl Items<'_> {
     ) {
         let id: CallId = self.env.new_id();
         if let Some(wire_id) = &wire_id {
-            self.open.entry(wire_id.clone()).or_default().push((id.clone(), name.clone()));
+            self.open.entry(wire_id.clone()).or_default().push_back((id.clone(), name.clone()));
         }
         self.push(Origin::Model, ToolCall { id, provider_id: wire_id, name, arguments, native });
     }
 
     /// The call that waits for a result of this id.
     pub(super) fn waiting(&mut self, wire_id: &str) -> Option<(CallId, ToolName)> {
-        let waiting = self.open.get_mut(wire_id).filter(|waiting| !waiting.is_empty());
-        waiting.map(|waiting| waiting.remove(0))
+        self.open.get_mut(wire_id).and_then(VecDeque::pop_front)
     }
 
     /// The result of a call, or of none: then its tool goes by the name.
@@ -146,7 +146,9 @@ impl Tools {
         };
         let read = read();
         let is_read = read.is_some();
-        self.functions.extend(read);
+        if let Some(tool) = read {
+            self.push(tool);
+        }
         is_read
     }
 }

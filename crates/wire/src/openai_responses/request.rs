@@ -16,7 +16,7 @@ use placet_core::{
     ToolName, TurnRequest,
 };
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Where a sealed value says whose it is, if it is not thinking itself: an object with this key and `value`.
@@ -311,7 +311,7 @@ pub(super) struct Items<'a> {
     pub(super) declared: &'a ClientTools,
     pub(super) items: Vec<Item>,
     /// The calls of each id that wait for their results, and where all calls of it stand.
-    pub(super) open: HashMap<String, Vec<(CallId, ToolName)>>,
+    pub(super) open: HashMap<String, VecDeque<(CallId, ToolName)>>,
     additional: usize,
 }
 

@@ -26,6 +26,8 @@ const NAMESPACE: &str = "namespace";
 pub(super) struct Tools {
     pub(super) functions: Vec<ToolDefinition>,
     pub(super) hosted: Vec<HostedTool>,
+    /// What the functions are called.
+    names: HashSet<String>,
 }
 
 impl Tools {
@@ -112,11 +114,11 @@ impl Tools {
         let mut name = bare.to_owned();
         let full = space.map_or_else(|| bare.to_owned(), |(space, _)| format!("{space}__{bare}"));
         // What was found twice is one tool.
-        if additional == Some(HELD) && self.functions.iter().any(|tool| tool.name.as_str() == full) {
+        if additional == Some(HELD) && self.names.contains(&full) {
             return Ok(());
         }
         if let Some((space_name, space)) = space {
-            name = free_name(space_name, bare, |name| self.functions.iter().any(|tool| tool.name.as_str() == name));
+            name = free_name(space_name, bare, |name| self.names.contains(name));
             value.insert(NAMESPACE.into(), Value::Object(space.clone()));
             value.insert("name".into(), bare.into());
         }
@@ -127,8 +129,13 @@ impl Tools {
         let mut tool = ToolDefinition::new(name, description, Schema::new(schema), Effect::Once);
         tool.strict = said.get("strict").and_then(Value::as_bool);
         tool.native = native(provider, value);
-        self.functions.push(tool);
+        self.push(tool);
         Ok(())
+    }
+
+    pub(super) fn push(&mut self, tool: ToolDefinition) {
+        self.names.insert(tool.name.as_str().to_owned());
+        self.functions.push(tool);
     }
 }
 
