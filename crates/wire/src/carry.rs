@@ -10,6 +10,8 @@
 //! | a summary that stands for what came before (`compaction` with a text) | a text of the model |
 //! | the context of a document | a text before it |
 //! | the grammar of a tool that takes a text | the same grammar, where the server has such tools; else it is told in the description |
+//! | a tool that its provider defines and its client runs, by plain calls (Anthropic) | a tool of the client's |
+//! | any other such tool, or one over what a provider holds | refused |
 //! | how many answers are wanted (`n`, `candidateCount`) | the other word for it; refused where there is none |
 //! | calls held to their schemas (`VALIDATED`) | strict tools, where their schemas are fit for that; else refused |
 //! | any other part, item or result that the client wrote | refused |
@@ -17,6 +19,8 @@
 //! | any other field | left out, and each named |
 //!
 //! What a model said in its provider's words is that provider's state, and is left out and told.
+
+mod client_run;
 
 use crate::encoded::Omissions;
 use crate::foreign::{self, says_something, unsupported};
@@ -60,6 +64,7 @@ pub(crate) fn carry<'r>(
     foreign::refuse(request, provider, takes.kept_answers)?;
     let mut carrier = Carrier { provider, protocol, takes, omitted };
     let mut carried = Cow::Borrowed(request);
+    carrier.offered(&mut carried)?;
     let custom = carrier.tools(&mut carried)?;
     carrier.items(&mut carried, &custom)?;
     carrier.output(&mut carried)?;

@@ -100,6 +100,8 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("file.url", Class::Content),
     ("file.provider_file", Class::Content),
     ("file.name", Class::Hint),
+    // A film, which is a file like any other to us.
+    ("file.video", Class::Content),
     // What a user or a tool said in its provider's words. Another provider's are read where there are words for it, else refused.
     ("native_part", Class::Content),
     ("native_part.foreign", Class::Content),

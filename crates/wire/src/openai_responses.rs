@@ -119,14 +119,14 @@ pub struct Dialect {
     pub user: UserField,
     /// Whether it takes pictures.
     pub images: bool,
-    /// Whether it takes sounds. OpenAI's own models of this protocol do not.
+    /// Whether it takes sounds. The protocol has no part for them, but some servers know that of the other one of OpenAI's.
     pub audio: bool,
     /// Whether it takes documents.
     pub files: bool,
 }
 
 impl Dialect {
-    /// A server that takes everything.
+    /// A server that takes everything that the protocol has.
     #[must_use]
     pub fn new(provider: ProviderId) -> Self {
         Dialect {
@@ -158,7 +158,7 @@ impl Dialect {
             service_tier: true,
             user: UserField::SafetyIdentifier,
             images: true,
-            audio: true,
+            audio: false,
             files: true,
         }
     }
@@ -181,7 +181,6 @@ impl Dialect {
             compaction: false,
             service_tier: false,
             user: UserField::User,
-            audio: false,
             ..Dialect::new(provider)
         }
     }
@@ -203,14 +202,14 @@ impl Dialect {
             metadata: false,
             service_tier: false,
             user: UserField::None,
-            audio: false,
             ..Dialect::new(provider)
         }
     }
 
     /// The same server as if it took everything, in the same words.
     fn unlimited(&self) -> Self {
-        Dialect { stream: self.stream, operator: self.operator, user: self.user, ..Dialect::new(self.provider.clone()) }
+        let everything = Dialect { audio: true, ..Dialect::new(self.provider.clone()) };
+        Dialect { stream: self.stream, operator: self.operator, user: self.user, ..everything }
     }
 }
 

@@ -4,6 +4,7 @@ use super::decode::INVALID_JSON;
 use super::encode::Encoder;
 use crate::json::Written;
 use crate::names::alias_within;
+use crate::video::is_video;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use placet_core::part::{CacheMark, Media, MediaSource, Native, Text};
@@ -552,6 +553,9 @@ impl<'e, 'a> Writer<'e, 'a> {
     fn document(&self, media: &'a Media) -> Result<Source<'a>, ProviderError> {
         let refusal = self.encoder.refusal();
         let field = media_field("file", &media.source);
+        if is_video(media) {
+            return Err(refusal.of("file.video", "it takes documents only"));
+        }
         match &media.source {
             MediaSource::Inline(inline) => match media.mime_type.as_deref() {
                 Some(mime @ "application/pdf") => Ok(Source::Inline { mime, base64: &inline.base64 }),

@@ -3,6 +3,7 @@
 use super::Thinking;
 use super::encode::Encoder;
 use crate::schema::to_anthropic;
+use crate::tiers;
 use placet_core::turn::{Controls, StateMode};
 use placet_core::{ProviderError, TurnRequest};
 use serde_json::{Map, Value, json};
@@ -181,15 +182,10 @@ impl Encoder<'_> {
         no_word(controls.store == Some(true), "store.true");
         no_word(!controls.metadata.is_empty(), "metadata");
         no_word(controls.cache.as_ref().is_some_and(|cache| cache.key.is_some()), "cache.key");
-        match controls.service_tier.as_deref() {
+        match controls.service_tier.as_deref().map(tiers::anthropic) {
             None => {}
-            Some("auto" | "priority") => {
-                fields.insert("service_tier".into(), "auto".into());
-            }
-            Some("default" | "standard" | "standard_only") => {
-                fields.insert("service_tier".into(), "standard_only".into());
-            }
-            Some(_) => no_word(true, "service_tier"),
+            Some(Some(tier)) => drop(fields.insert("service_tier".into(), tier.into())),
+            Some(None) => no_word(true, "service_tier"),
         }
         if let Some(user) = &controls.user {
             fields.insert("metadata".into(), json!({"user_id": user}));

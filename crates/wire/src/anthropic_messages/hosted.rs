@@ -8,12 +8,14 @@
 //! | tool search | `tool_search_tool_bm25_20251119` |
 //! | remote MCP | an entry of `mcp_servers` and an `mcp_toolset` |
 //! | raw | as it is |
+//!
+//! A client's own shell, text editor, memory and computer are kept raw: it runs them, so that they are of its provider alone.
 
 use super::Dialect;
 use super::encode::Refusal;
 use crate::encoded::Omissions;
 use crate::options;
-use placet_core::hosted::{CodeInterpreter, ComputerUse, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
 use placet_core::part::Native;
 use placet_core::{ProviderError, ProviderId};
 use serde_json::{Map, Value, json};
@@ -321,12 +323,7 @@ pub(super) fn decode(tools: &[&Fields], servers: &[Value], provider: &ProviderId
             "web_search" => Some((WEB_SEARCH, HostedTool::WebSearch(web_search(&mut left)))),
             "web_fetch" => Some((WEB_FETCH, HostedTool::WebFetch(web_fetch(&mut left)))),
             "code_execution" => Some((CODE_EXECUTION, HostedTool::CodeInterpreter(CodeInterpreter::default()))),
-            "bash" => Some((BASH.0, HostedTool::Shell(HostedOptions::default()))),
-            "str_replace_editor" | "str_replace_based_edit_tool" => {
-                Some((TEXT_EDITOR, HostedTool::TextEditor(HostedOptions::default())))
-            }
-            "memory" => Some((MEMORY.0, HostedTool::Memory(HostedOptions::default()))),
-            "computer" => computer(&mut left).map(|computer| (COMPUTER, HostedTool::ComputerUse(computer))),
+            // What the client runs is of its provider alone, however it is called elsewhere.
             "tool_search_tool_bm25" | "tool_search_tool_regex" => {
                 Some((TOOL_SEARCH.0, HostedTool::ToolSearch(HostedOptions::default())))
             }
@@ -399,14 +396,6 @@ fn web_fetch(left: &mut Fields) -> WebFetch {
         blocked_domains: take_list(left, "blocked_domains"),
         ..WebFetch::default()
     }
-}
-
-fn computer(left: &mut Fields) -> Option<ComputerUse> {
-    let width = Some(left.get("display_width_px")?.as_u64()?);
-    let height = Some(left.get("display_height_px")?.as_u64()?);
-    left.remove("display_width_px");
-    left.remove("display_height_px");
-    Some(ComputerUse { width, height, ..ComputerUse::default() })
 }
 
 /// A server's own fields; those that have no name of ours are left in it.

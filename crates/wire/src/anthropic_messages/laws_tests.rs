@@ -8,7 +8,7 @@
 use super::decode_tests::{env, fold, own, read};
 use super::events_tests::{blocks_of, head, written};
 use super::*;
-use placet_core::hosted::{CodeInterpreter, ComputerUse, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
 use placet_core::item::{HostedCall, Message, Reasoning};
 use placet_core::part::{CacheMark, Inline, Media, MediaSource, Native, ProviderFile, Text, Url};
 use placet_core::turn::{
@@ -222,17 +222,18 @@ fn hosted() -> impl Strategy<Value = Vec<HostedTool>> {
         *(if deny { &mut mcp.denied_tools } else { &mut mcp.allowed_tools }) = tools;
         HostedTool::RemoteMcp(mcp)
     });
+    // What the client runs stays in its provider's words.
     let screen =
-        Just(HostedTool::ComputerUse(ComputerUse { width: Some(10), height: Some(20), ..ComputerUse::default() }));
+        json!({"type": "computer_20250124", "name": "computer", "display_width_px": 10, "display_height_px": 20});
+    let screen = Just(HostedTool::Raw(native(screen)));
     let options = HostedOptions::default;
-    let all = (some(search), some(fetch), some(mcp), some(screen), prop::collection::vec(any::<bool>(), 6));
+    let all = (some(search), some(fetch), some(mcp), some(screen), prop::collection::vec(any::<bool>(), 5));
     all.prop_map(move |(search, fetch, mcp, screen, flags)| {
         let mut hosted: Vec<HostedTool> = [search, fetch, mcp, screen].into_iter().flatten().collect();
         let plain = [
             HostedTool::CodeInterpreter(CodeInterpreter::default()),
-            HostedTool::Shell(options()),
-            HostedTool::TextEditor(options()),
-            HostedTool::Memory(options()),
+            HostedTool::Raw(native(json!({"type": "bash_20250124", "name": "bash"}))),
+            HostedTool::Raw(native(json!({"type": "memory_20250818", "name": "memory", "defer_loading": true}))),
             HostedTool::ToolSearch(options()),
             HostedTool::Raw(native(json!({"type": "advisor_20260301", "name": "advisor", "model": "claude-opus-5"}))),
         ];

@@ -517,3 +517,154 @@ fn a_further_answer_is_kept_or_told() {
     let texts = [0, 1].map(|n| answer["choices"][n]["message"]["content"].as_str().unwrap_or_default().to_owned());
     assert_eq!(texts, ["First.", "Second."]);
 }
+
+#[test]
+fn sounds_and_films_go_only_where_the_protocol_has_a_part_for_them() {
+    let sound = chat(json!({"messages": [{"role": "user", "content": [
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]}]}));
+    for to in [OpenaiResponses, AnthropicMessages] {
+        assert!(through(OpenaiChat, to, &sound).unwrap_err().contains("`audio.inline`"), "{to}");
+    }
+    assert!(through(OpenaiChat, Gemini, &sound).unwrap().0.to_string().contains("audio/wav"));
+    let film = |part: Value| gemini(json!({"contents": [{"role": "user", "parts": [part]}]}));
+    for part in [
+        json!({"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}}),
+        json!({"fileData": {"mimeType": "video/webm", "fileUri": "https://example.com/a"}}),
+        json!({"fileData": {"fileUri": "https://www.youtube.com/watch?v=abc"}}),
+    ] {
+        for to in others(Gemini) {
+            assert!(through(Gemini, to, &film(part.clone())).unwrap_err().contains("`file.video`"), "{to}: {part}");
+        }
+        assert_eq!(through(Gemini, Gemini, &film(part.clone())).unwrap().0["contents"][0]["parts"][0], part);
+    }
+}
+
+#[test]
+fn tiers_are_told_in_the_words_of_each_protocol() {
+    let of = |from: Protocol, tier: &str| match from {
+        OpenaiChat => chat(json!({"service_tier": tier})),
+        OpenaiResponses => responses(json!({"service_tier": tier})),
+        AnthropicMessages => anthropic(json!({"service_tier": tier})),
+        Gemini => gemini(json!({"serviceTier": tier})),
+    };
+    let none = Value::Null;
+    for (from, tier, wanted) in [
+        (Gemini, "standard", ["default", "default", "standard_only", "standard"].map(Value::from)),
+        (OpenaiChat, "standard", ["default", "default", "standard_only", "standard"].map(Value::from)),
+        (AnthropicMessages, "standard_only", ["default", "default", "standard_only", "standard"].map(Value::from)),
+        (AnthropicMessages, "auto", ["auto", "auto", "auto", "unspecified"].map(Value::from)),
+        (Gemini, "FLEX", ["flex".into(), "flex".into(), none.clone(), "flex".into()]),
+        (OpenaiResponses, "scale", ["scale".into(), "scale".into(), none.clone(), none.clone()]),
+        (OpenaiResponses, "ultrafast", [none.clone(), "ultrafast".into(), none.clone(), none.clone()]),
+        (OpenaiChat, "moonlit", [const { Value::Null }; 4]),
+    ] {
+        for (to, wanted) in Protocol::ALL.into_iter().zip(wanted) {
+            let (body, omitted) = through(from, to, &of(from, tier)).unwrap();
+            let told = if to == Gemini { &body["serviceTier"] } else { &body["service_tier"] };
+            assert_eq!((told, omitted.len()), (&wanted, usize::from(wanted.is_null())), "{from} {tier} {to}");
+            assert!(omitted.iter().all(|what| what == "service_tier"), "{omitted:?}");
+        }
+    }
+    let answer = json!({"id": "msg", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "a"}],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "service_tier": "standard"}});
+    let turn = turn(AnthropicMessages, &answer);
+    for to in [OpenaiChat, OpenaiResponses] {
+        assert_eq!(to.encode_response(&head(), &turn)["service_tier"], "default", "{to}");
+    }
+}
+
+#[test]
+fn tools_that_a_client_runs_by_plain_calls_are_its_own_elsewhere() {
+    let asked = anthropic(json!({"tools": [
+        {"name": "f", "description": "Does it.", "input_schema": {"type": "object", "properties": {}}},
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool", "max_characters": 100},
+        {"type": "memory_20250818", "name": "memory"}],
+        "tool_choice": {"type": "tool", "name": "bash"},
+        "messages": [{"role": "user", "content": "a"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "a.txt"}]}]}));
+    for (to, names) in [
+        (OpenaiChat, "/tools/*/function/name"),
+        (OpenaiResponses, "/tools/*/name"),
+        (Gemini, "/tools/0/functionDeclarations/*/name"),
+    ] {
+        let (body, omitted) = through(AnthropicMessages, to, &asked).unwrap();
+        let declared = (0..4).map(|n| body.pointer(&names.replace('*', &n.to_string())).unwrap().clone());
+        let wanted = ["f", "bash", "str_replace_based_edit_tool", "memory"];
+        assert_eq!(declared.collect::<Vec<_>>(), wanted, "{to}: {body}");
+        assert_eq!(omitted, ["hosted.text_editor.max_characters"], "{to}");
+        let text = body.to_string();
+        assert!(text.contains("restart") && text.contains("view_range") && text.contains("a.txt"), "{to}: {text}");
+        assert!(!text.contains("bash_2025") && !text.contains("\"shell\""), "{to}: {text}");
+        let choice = if to == Gemini { &body["toolConfig"] } else { &body["tool_choice"] };
+        assert!(choice.to_string().contains("\"bash\""), "{to}: {choice}");
+    }
+    // What calls them is a call like any other for the client.
+    let answer = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+        "role": "assistant", "content": null, "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\":\"ls\"}"}}]}}]});
+    let told = AnthropicMessages.encode_response(&head(), &turn(OpenaiChat, &answer));
+    assert_eq!(
+        told["content"],
+        json!([{"type": "tool_use", "id": "call_1", "name": "bash", "input": {"command": "ls"}}])
+    );
+    let (own, omitted) = through(AnthropicMessages, AnthropicMessages, &asked).unwrap();
+    assert_eq!((&own["tools"], &own["tool_choice"], omitted), (&asked["tools"], &asked["tool_choice"], Vec::new()));
+    let by_code = anthropic(json!({"tools": [
+        {"type": "bash_20250124", "name": "bash", "allowed_callers": ["code_execution_20260120"]}]}));
+    for to in others(AnthropicMessages) {
+        let refused = through(AnthropicMessages, to, &by_code).unwrap_err();
+        assert!(refused.contains("`hosted.shell.allowed_callers`"), "{to}: {refused}");
+    }
+}
+
+#[test]
+fn a_tool_of_one_provider_never_becomes_anothers() {
+    let of = |from: Protocol, tool: Value| match from {
+        OpenaiResponses => responses(json!({"tools": [tool]})),
+        AnthropicMessages => anthropic(json!({"tools": [tool]})),
+        _ => gemini(json!({"tools": [tool]})),
+    };
+    let auto = json!({"type": "auto", "file_ids": ["file_1"]});
+    for (from, tool, field, is_held) in [
+        (OpenaiResponses, json!({"type": "shell"}), "shell", false),
+        (OpenaiResponses, json!({"type": "shell", "environment": {"type": "local"}}), "shell", false),
+        (OpenaiResponses, json!({"type": "shell", "environment": {"type": "container_auto"}}), "shell", true),
+        (OpenaiResponses, json!({"type": "local_shell"}), "shell", false),
+        (OpenaiResponses, json!({"type": "apply_patch"}), "apply_patch", false),
+        (OpenaiResponses, json!({"type": "tool_search", "execution": "client"}), "tool_search", false),
+        (OpenaiResponses, json!({"type": "computer"}), "computer_use", false),
+        (
+            OpenaiResponses,
+            json!({"type": "computer_use_preview", "environment": "browser", "display_width": 9, "display_height": 9}),
+            "computer_use",
+            false,
+        ),
+        (OpenaiResponses, json!({"type": "file_search", "vector_store_ids": ["vs_1"]}), "file_search", true),
+        (OpenaiResponses, json!({"type": "code_interpreter", "container": "cntr_1"}), "code_interpreter", true),
+        (OpenaiResponses, json!({"type": "code_interpreter", "container": auto}), "code_interpreter", true),
+        (
+            AnthropicMessages,
+            json!({"type": "computer_20250124", "name": "computer", "display_width_px": 9, "display_height_px": 9}),
+            "computer_use",
+            false,
+        ),
+        (Gemini, json!({"fileSearch": {"fileSearchStoreNames": ["a"], "metadataFilter": "a=1"}}), "file_search", true),
+        (Gemini, json!({"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}), "computer_use", false),
+    ] {
+        let asked = of(from, tool);
+        for to in others(from) {
+            let refused = through(from, to, &asked).unwrap_err();
+            assert!(refused.contains(&format!("`hosted.{field}`")), "{from} {to}: {refused}");
+        }
+        // Of another provider with the same protocol, only what nobody holds is asked for.
+        let again = through(from, from, &asked);
+        assert_eq!(again.is_err(), is_held, "{from}: {again:?}");
+        let read = from.decode_request(asked.to_string().as_bytes(), &from.as_str().into(), &env()).unwrap();
+        let own = from.encode_request(&read.request, &from.as_str().into(), false).unwrap();
+        let body: Value = serde_json::from_slice(&own.body).unwrap();
+        assert_eq!((&body["tools"], own.omitted.len()), (&asked["tools"], 0), "{from}");
+    }
+}

@@ -241,6 +241,7 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
                 ..media(inline("JVBERi0="), "application/pdf")
             }))
         }
+        "file.video" => with_part(Part::File(media(url("https://example.com/a.mp4"), "video/mp4"))),
         "native_part.foreign" => with_part(Part::Native(foreign(json!({"type": "foreign", "odd": 1})))),
         "search_result" => with_part(Part::Native(foreign(json!({
             "type": "search_result", "source": "https://example.com", "title": "A page",

@@ -9,6 +9,7 @@ use crate::json;
 use crate::names::Names;
 use crate::protocol::Protocol;
 use crate::schema::{SchemaError, bare_refs, from_openapi, object_root, to_openapi};
+use crate::tiers;
 use placet_core::id::ItemId;
 use placet_core::turn::{CacheStrategy, OutputFormat, StateMode};
 use placet_core::{ErrorKind, ProviderError, Schema, ToolChoice, ToolDefinition, TurnRequest};
@@ -30,7 +31,7 @@ pub fn encode_request(request: &TurnRequest, dialect: &Dialect) -> Result<Encode
     let mut omitted = Omissions::default();
     let carried = carry(request, &dialect.provider, Protocol::Gemini, Takes::default(), &mut omitted)?;
     let (body, omitted) = written(&carried, dialect, None, omitted)?;
-    let names = Names::of(request.tools.iter().map(|tool| &tool.name));
+    let names = Names::of(carried.tools.iter().map(|tool| &tool.name));
     let body = json::to_vec_within(room_for(request), &body).map_err(unwritable)?;
     Ok(Encoded { body: body.into(), omitted, names })
 }
@@ -387,15 +388,10 @@ impl<'a> Encoder<'a> {
             }
         }
         if let Some(tier) = &controls.service_tier {
-            if dialect.service_tier {
-                let word = match tier.as_str() {
-                    "default" => "standard",
-                    "auto" => "unspecified",
-                    other => other,
-                };
-                body.insert("serviceTier".to_owned(), word.into());
-            } else {
-                self.omitted.add("service_tier", UNTAKEN);
+            match tiers::gemini(tier) {
+                Some(word) if dialect.service_tier => drop(body.insert("serviceTier".to_owned(), word.into())),
+                Some(_) => self.omitted.add("service_tier", UNTAKEN),
+                None => self.omitted.add("service_tier", "the protocol has no word for it"),
             }
         }
         Ok(())

@@ -43,6 +43,7 @@ pub const FIELDS: &[FieldRule] = &[
     FieldRule::new("file.url", Content, Expressed),
     FieldRule::new("file.provider_file", Content, Expressed),
     FieldRule::new("file.name", Hint, Expressed),
+    FieldRule::new("file.video", Content, Expressed),
     FieldRule::new("native_part", Content, Expressed),
     FieldRule::new("native_part.foreign", Content, Refused),
     FieldRule::new("search_result", Content, Expressed),

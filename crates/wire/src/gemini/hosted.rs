@@ -188,28 +188,10 @@ pub(super) fn decode(entry: Map<String, Value>, provider: &ProviderId, tools: &m
                 ..WebSearch::default()
             }),
             "urlContext" => HostedTool::UrlContext(HostedOptions { extra: options }),
-            "fileSearch" => HostedTool::FileSearch(FileSearch {
-                stores: take_words(&mut options, "fileSearchStoreNames"),
-                max_results: take_count(&mut options, "topK"),
-                filters: take_text(&mut options, "metadataFilter").map(Value::from),
-                extra: options,
-            }),
             "codeExecution" => {
                 HostedTool::CodeInterpreter(CodeInterpreter { extra: options, ..CodeInterpreter::default() })
             }
-            "computerUse" => {
-                let word = take_text(&mut options, "environment");
-                let environment =
-                    word.as_deref().and_then(|word| ENVIRONMENTS.iter().find(|(_, known)| *known == word));
-                if let (None, Some(word)) = (environment, &word) {
-                    options.insert("environment".to_owned(), word.as_str().into());
-                }
-                HostedTool::ComputerUse(ComputerUse {
-                    environment: environment.map(|(word, _)| (*word).to_owned()),
-                    extra: options,
-                    ..ComputerUse::default()
-                })
-            }
+            // What the client runs, and what works on things that the provider holds, is of one provider alone.
             _ => {
                 tools.extend(raw(key, Value::Object(options)));
                 continue;

@@ -4,7 +4,7 @@ use super::decode_tests::{fold, pieces, provider};
 use super::events_tests::{head, turn_of, written};
 use super::response::events_of;
 use super::*;
-use placet_core::hosted::{CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebSearch};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebSearch};
 use placet_core::item::{HostedCall, Reasoning};
 use placet_core::part::{Inline, Media, MediaSource, Native, ProviderFile, Text, Url};
 use placet_core::turn::{AllowedTools, CacheControl, OutputFormat};
@@ -140,14 +140,15 @@ fn hosted() -> impl Strategy<Value = HostedTool> {
     prop_oneof![
         Just(HostedTool::WebSearch(WebSearch { blocked_domains: vec!["a.com".into()], ..WebSearch::default() })),
         Just(HostedTool::UrlContext(HostedOptions::default())),
-        Just(HostedTool::FileSearch(FileSearch {
-            stores: vec!["s".into()],
-            max_results: Some(3),
-            filters: Some("a=1".into()),
-            ..FileSearch::default()
+        Just(HostedTool::Raw(Native {
+            provider: provider(),
+            value: json!({"fileSearch": {"fileSearchStoreNames": ["s"], "topK": 3, "metadataFilter": "a=1"}}),
         })),
         Just(HostedTool::CodeInterpreter(CodeInterpreter::default())),
-        Just(HostedTool::ComputerUse(ComputerUse { environment: Some("browser".into()), ..ComputerUse::default() })),
+        Just(HostedTool::Raw(Native {
+            provider: provider(),
+            value: json!({"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}),
+        })),
         Just(HostedTool::RemoteMcp(RemoteMcp {
             label: "m".into(),
             url: Some("https://m".into()),

@@ -11,6 +11,7 @@ use crate::names::{Names, alias};
 use crate::options::{self, Words};
 use crate::overlay::overlay;
 use crate::protocol::Protocol;
+use crate::tiers;
 use crate::tools::{self, ObjectSchema};
 use placet_core::hosted::{HostedTool, WebSearch};
 use placet_core::part::Native;
@@ -445,7 +446,6 @@ impl<'a> Encoder<'a> {
             ("presence_penalty", controls.presence_penalty.map(Value::from), dialect.penalties),
             ("reasoning_effort", text(&controls.reasoning_effort), dialect.reasoning_effort),
             ("verbosity", text(&controls.verbosity), dialect.verbosity),
-            ("service_tier", text(&controls.service_tier), dialect.service_tier),
         ];
         for (name, value, is_taken) in hints {
             match value {
@@ -453,6 +453,12 @@ impl<'a> Encoder<'a> {
                 Some(_) => self.omitted.add(name, NOT_TAKEN),
                 None => {}
             }
+        }
+        match controls.service_tier.as_deref().map(|tier| tiers::openai(tier, true)) {
+            Some(Some(tier)) if dialect.service_tier => fields.put("service_tier", tier)?,
+            Some(Some(_)) => self.omitted.add("service_tier", NOT_TAKEN),
+            Some(None) => self.omitted.add("service_tier", NO_PLACE),
+            None => {}
         }
         if let Some(count) = controls.top_logprobs {
             if !dialect.logprobs {

@@ -10,12 +10,13 @@ use crate::request::AnswerHead;
 use crate::shown;
 use crate::sse::encode_data;
 use crate::stopped::{self, is_cut_short};
+use crate::tiers;
 use placet_core::item::Message;
 use placet_core::part::{Media, MediaSource, Native};
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{Arguments, ErrorKind, ItemBody, Part, ProviderError, StopReason, TurnEvent, Usage};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Writes the stream of one answer: events in, bytes out, whole events at a time.
 ///
@@ -33,6 +34,8 @@ pub struct EventEncoder {
     has_refused: bool,
     usage: Option<Usage>,
     calls: Vec<OutCall>,
+    /// Which of them stands at a place.
+    numbers: HashMap<u32, usize>,
     ids: HashSet<String>,
     /// The client's tools that take a text.
     custom: HashSet<String>,
@@ -42,9 +45,8 @@ pub struct EventEncoder {
     needs_layout: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OutCall {
-    index: u32,
     id: Option<String>,
     name: Option<String>,
     is_custom: bool,
@@ -107,6 +109,7 @@ impl EventEncoder {
             has_refused: false,
             usage: None,
             calls: Vec::new(),
+            numbers: HashMap::new(),
             ids: HashSet::new(),
             custom,
             places: BTreeMap::new(),
@@ -245,23 +248,10 @@ impl EventEncoder {
     }
 
     fn call(&mut self, delta: &CallDelta, out: &mut Vec<u8>) {
-        let number = match self.calls.iter().position(|call| call.index == delta.index) {
-            Some(number) => number,
-            None => {
-                self.calls.push(OutCall {
-                    index: delta.index,
-                    id: None,
-                    name: None,
-                    is_custom: false,
-                    is_open: false,
-                    held: String::new(),
-                    has_written: false,
-                    arguments: String::new(),
-                    fields: Map::new(),
-                });
-                self.calls.len() - 1
-            }
-        };
+        let number = *self.numbers.entry(delta.index).or_insert(self.calls.len());
+        if number == self.calls.len() {
+            self.calls.push(OutCall::default());
+        }
         let is_own = delta.native.as_ref().is_some_and(|native| self.is_own(native));
         let call = &mut self.calls[number];
         let given = |text: &Option<String>| text.as_ref().filter(|text| !text.is_empty()).cloned();
@@ -466,7 +456,7 @@ impl EventEncoder {
         }
         if self.needs_layout {
             for ((index, _), place) in &mut self.places {
-                let call = self.calls.iter().find(|call| call.index == *index);
+                let call = self.numbers.get(index).and_then(|number| self.calls.get(*number));
                 if let (Place::Call(id, _), Some(call)) = (place, call) {
                     *id = call.id.clone().unwrap_or_default();
                 }
@@ -493,7 +483,7 @@ impl EventEncoder {
             }
         }
         if let Some(tier) = &finished.service_tier {
-            top.insert("service_tier".into(), tier.as_str().into());
+            top.insert("service_tier".into(), tiers::openai(tier, true).unwrap_or(tier).into());
         }
         more(&mut self.before, &top);
         let write = |out: &mut Vec<u8>| {

@@ -1,6 +1,7 @@
 //! Pictures, sounds and documents, both ways.
 
 use super::conversation::Conversation;
+use crate::video::is_video;
 use placet_core::part::{Inline, Media, MediaSource, ProviderFile, Url};
 use placet_core::{Part, ProviderError, ProviderId};
 use serde_json::{Map, Value, json};
@@ -56,6 +57,9 @@ impl Conversation<'_, '_> {
     pub(super) fn file(&self, media: &Media) -> Result<Value, ProviderError> {
         if !self.dialect.files {
             return Err(self.unsupported(&format!("file.{}", media.source.kind()), "a document"));
+        }
+        if is_video(media) {
+            return Err(self.unsupported("file.video", "a film"));
         }
         let mut file = match &media.source {
             MediaSource::ProviderFile(file) if file.provider == self.dialect.provider => json!({"file_id": file.id}),

@@ -46,6 +46,7 @@ pub const FIELDS: &[FieldRule] = &[
     rule("file.url", Content, Refused),
     rule("file.provider_file", Content, Expressed),
     rule("file.name", Hint, Expressed),
+    rule("file.video", Content, Refused),
     rule("native_part", Content, Expressed),
     rule("native_part.foreign", Content, Refused),
     rule("search_result", Content, Expressed),

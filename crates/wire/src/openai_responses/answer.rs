@@ -8,11 +8,12 @@ use super::write::{List, Object};
 use crate::request::AnswerHead;
 use crate::sse;
 use crate::stopped::{self, is_cut_short};
+use crate::tiers;
 use placet_core::part::Native;
 use placet_core::turn::{CallDelta, ReasoningState, TextDelta, TurnFinished};
 use placet_core::{Arguments, ErrorKind, ProviderError, StopReason, TurnEvent, Usage};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Writes the stream of one answer: events in, bytes out, each event whole.
 ///
@@ -29,6 +30,8 @@ pub struct EventEncoder {
     is_started: bool,
     is_done: bool,
     pub(super) items: Vec<OpenItem>,
+    /// What they go by.
+    pub(super) ids: HashSet<String>,
     /// The item of each place that is open.
     open: BTreeMap<(u32, Sort), usize>,
     /// The last item of each place that was closed.
@@ -39,9 +42,6 @@ pub struct EventEncoder {
     /// The answer as it was last written, for whoever wants it whole.
     pub(super) last: Vec<u8>,
 }
-
-/// The service tiers that the protocol knows.
-const TIERS: [&str; 7] = ["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sort {
@@ -82,6 +82,7 @@ impl EventEncoder {
             is_started: false,
             is_done: false,
             items: Vec::new(),
+            ids: HashSet::new(),
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             usage: None,
@@ -172,8 +173,9 @@ impl EventEncoder {
             Sort::Text | Sort::Refusal => "msg",
             Sort::Call | Sort::Whole => "fc",
         };
-        let is_free = |id: &&str| !self.items.iter().any(|item| item.id == **id);
+        let is_free = |id: &&str| !self.ids.contains(*id);
         let id = id.filter(is_free).map(str::to_owned).unwrap_or_else(|| self.mint(prefix));
+        self.ids.insert(id.clone());
         self.items.push(OpenItem {
             id,
             sort,
@@ -461,7 +463,7 @@ impl EventEncoder {
             response.field("incomplete_details", &reason.map(|reason| json!({"reason": reason})));
             response.field("usage", &usage);
             // Another provider's word for a tier means nothing here, and strict readers stumble over it.
-            if let Some(tier) = finished.service_tier.as_deref().filter(|tier| TIERS.contains(tier)) {
+            if let Some(tier) = finished.service_tier.as_deref().and_then(|tier| tiers::openai(tier, false)) {
                 response.field("service_tier", tier);
             }
             response.merge(&native, &["usage", "service_tier", "error", "incomplete_details"]);

@@ -3,6 +3,7 @@
 use super::UserField;
 use super::encode::{Body, Encoder, FOREIGN};
 use crate::foreign;
+use crate::tiers;
 use placet_core::ProviderError;
 use placet_core::turn::{CacheStrategy, StateMode};
 use serde_json::{Map, Value, json};
@@ -68,7 +69,11 @@ impl Encoder<'_> {
                 None => {}
             }
         }
-        let tier = controls.service_tier.clone().map(Value::from);
+        let known = controls.service_tier.as_deref().map(|tier| tiers::openai(tier, false));
+        if known == Some(None) {
+            self.omitted.add("service_tier", "this protocol has no word for it");
+        }
+        let tier = known.flatten().map(Value::from);
         self.hint(body, "service_tier", "service_tier", tier, dialect.service_tier);
         if !controls.metadata.is_empty() {
             // Values are texts in this protocol.

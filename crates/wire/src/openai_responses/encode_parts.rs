@@ -5,6 +5,7 @@ use super::onto::message_head_of;
 use super::parts::NO_NAME;
 use super::write::{List, Object, value};
 use crate::json::Written;
+use crate::video::is_video;
 use placet_core::part::{CacheMark, Media, MediaSource, Text};
 use placet_core::{Message, Part, ProviderError, Role};
 use serde_json::Value;
@@ -190,6 +191,9 @@ impl<'a> Encoder<'a> {
         let unsupported = |what: &str| Err(self.unsupported(&format!("file.{what}")));
         if !self.dialect.files {
             return unsupported(media.source.kind());
+        }
+        if is_video(media) {
+            return unsupported("video");
         }
         let mut name = media.name.as_deref();
         let (key, place) = match &media.source {

@@ -4,12 +4,13 @@ use super::parts::{rest, word};
 use super::tools::ADDITIONAL;
 use super::write::{List, Object};
 use super::{Dialect, HostedSupport};
-use placet_core::hosted::{CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebSearch};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebSearch};
 use placet_core::part::Native;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use serde_json::{Map, Value, json};
 
-/// A tool of a client's request that is neither a function nor a custom tool. What has no name of ours is kept as it came.
+/// A tool of a client's request that is neither a function nor a custom tool. What has no name of ours is kept as it came, and so is what
+/// the client runs itself or what works on things that the provider holds: it is of one provider alone.
 pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provider: &ProviderId) -> HostedTool {
     let kind = word(map, "type").unwrap_or_default();
     let raw = || {
@@ -31,7 +32,6 @@ pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provid
         extra
     };
     let text = |key: &str| word(map, key).map(str::to_owned);
-    let number = |key: &str| map.get(key).and_then(Value::as_u64);
     let texts = |value: Option<&Value>| -> Option<Vec<String>> {
         value?.as_array()?.iter().map(|entry| entry.as_str().map(str::to_owned)).collect()
     };
@@ -53,37 +53,19 @@ pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provid
                 ..WebSearch::default()
             })
         }
-        "file_search" => HostedTool::FileSearch(FileSearch {
-            stores: texts(map.get("vector_store_ids")).unwrap_or_default(),
-            max_results: number("max_num_results"),
-            filters: given("filters").cloned(),
-            extra: beyond(kind, &["vector_store_ids", "max_num_results", "filters"]),
-        }),
         "code_interpreter" => {
-            let files = map.get("container").and_then(Value::as_object).filter(|container| {
-                container.get("type").is_some_and(|kind| kind == "auto")
-                    && container.keys().all(|key| matches!(key.as_str(), "type" | "file_ids"))
-            });
-            let tool = match files {
-                Some(container) => CodeInterpreter {
-                    files: texts(container.get("file_ids")).unwrap_or_default(),
-                    ..CodeInterpreter::default()
-                },
-                None => CodeInterpreter { container: given("container").cloned(), ..CodeInterpreter::default() },
-            };
-            HostedTool::CodeInterpreter(CodeInterpreter { extra: beyond(kind, &["container"]), ..tool })
+            let is_any = given("container").is_none_or(|container| *container == json!({"type": "auto"}));
+            // A container that is there, and files, are of one provider alone.
+            if !is_any {
+                return raw();
+            }
+            let extra = beyond(kind, &["container"]);
+            HostedTool::CodeInterpreter(CodeInterpreter { extra, ..CodeInterpreter::default() })
         }
-        "computer_use_preview" => HostedTool::ComputerUse(ComputerUse {
-            environment: text("environment"),
-            width: number("display_width"),
-            height: number("display_height"),
-            extra: beyond(kind, &["environment", "display_width", "display_height"]),
-        }),
-        "computer" => HostedTool::ComputerUse(ComputerUse { extra: beyond("", &[]), ..ComputerUse::default() }),
-        "shell" => HostedTool::Shell(options(kind)),
-        "apply_patch" => HostedTool::ApplyPatch(options(kind)),
         "image_generation" => HostedTool::ImageGeneration(options(kind)),
-        "tool_search" => HostedTool::ToolSearch(options(kind)),
+        "tool_search" if text("execution").is_none_or(|execution| execution == "server") => {
+            HostedTool::ToolSearch(options(kind))
+        }
         "mcp" => {
             let allowed = given("allowed_tools");
             let names = texts(allowed);

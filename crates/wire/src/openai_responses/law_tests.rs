@@ -4,9 +4,7 @@ use super::*;
 use crate::events_of;
 use crate::fields::examples::PNG;
 use placet_core::env::ManualClock;
-use placet_core::hosted::{
-    CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch,
-};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
 use placet_core::item::{HostedCall, Reasoning};
 use placet_core::part::{CacheMark, Inline, Media, MediaSource, Native, ProviderFile, Text, Url};
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, Compaction, OutputFormat};
@@ -75,7 +73,7 @@ fn user_part(s: &mut Source<'_>) -> Part {
         }),
         1 => Part::Image(media(MediaSource::Url(Url { url: "https://example.com/a.png".into() }), None)),
         2 => Part::Image(media(held(), None)),
-        3 => Part::Audio(media(inline("UklGRg=="), Some("audio/wav"))),
+        3 => Part::Image(media(inline(PNG), Some("image/png"))),
         4 => Part::File(Media {
             name: s.maybe(|_| "a.pdf".into()),
             ..media(inline("JVBERi0="), Some("application/pdf"))
@@ -117,25 +115,13 @@ fn hosted_tool(s: &mut Source<'_>) -> HostedTool {
             extra: s.maybe(|_| object(json!({"external_web_access": true}))).unwrap_or_default(),
             ..WebSearch::default()
         }),
-        1 => HostedTool::FileSearch(FileSearch {
-            stores: vec!["vs_1".into()],
-            max_results: s.maybe(|_| 3),
-            filters: s.maybe(|_| json!({"type": "eq", "key": "a", "value": "b"})),
-            ..FileSearch::default()
-        }),
-        2 => {
-            HostedTool::CodeInterpreter(CodeInterpreter { files: vec!["file_1".into()], ..CodeInterpreter::default() })
+        // What the client runs, and what works on things that the provider holds, stays in the provider's words.
+        1 => {
+            HostedTool::Raw(native(json!({"type": "file_search", "vector_store_ids": ["vs_1"], "max_num_results": 3})))
         }
-        3 => HostedTool::CodeInterpreter(CodeInterpreter {
-            container: Some(json!("cntr_1")),
-            ..CodeInterpreter::default()
-        }),
-        4 => HostedTool::ComputerUse(ComputerUse {
-            environment: Some("linux".into()),
-            width: Some(1024),
-            height: Some(768),
-            ..ComputerUse::default()
-        }),
+        2 => HostedTool::Raw(native(json!({"type": "code_interpreter", "container": "cntr_1"}))),
+        3 => HostedTool::CodeInterpreter(CodeInterpreter::default()),
+        4 => HostedTool::Raw(native(json!({"type": "computer"}))),
         5 => HostedTool::RemoteMcp(RemoteMcp {
             label: "crm".into(),
             url: Some("https://mcp.example".into()),
@@ -145,8 +131,8 @@ fn hosted_tool(s: &mut Source<'_>) -> HostedTool {
             extra: s.maybe(|_| object(json!({"server_description": "x"}))).unwrap_or_default(),
             ..RemoteMcp::default()
         }),
-        6 => HostedTool::Shell(options(s)),
-        7 => HostedTool::ApplyPatch(options(s)),
+        6 => HostedTool::Raw(native(json!({"type": "shell", "environment": {"type": "local"}}))),
+        7 => HostedTool::Raw(native(json!({"type": "apply_patch"}))),
         8 => HostedTool::ImageGeneration(options(s)),
         9 => HostedTool::ToolSearch(options(s)),
         _ => HostedTool::Raw(native(json!({"type": "x_search", "n": 1}))),

@@ -5,7 +5,7 @@
 //! and what names something that one provider holds (files, hosted tools in its own words) is so too.
 
 use placet_core::env::ManualClock;
-use placet_core::hosted::{CodeInterpreter, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
+use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch};
 use placet_core::part::{CacheMark, Inline, Media, MediaSource, Text, Url};
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, OutputFormat, StateMode};
 use placet_core::{
@@ -22,9 +22,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Fields that are of one provider though they are no state.
-const OF_ONE: [&str; 7] = [
+const OF_ONE: [&str; 14] = [
     "extra",
     "hosted.raw",
+    // What the client runs, and what works on things that the provider holds.
+    "hosted.shell",
+    "hosted.text_editor",
+    "hosted.memory",
+    "hosted.apply_patch",
+    "hosted.computer_use",
+    "hosted.file_search",
+    "hosted.file_search.max_results",
     "safety",
     "image.provider_file",
     "audio.provider_file",
@@ -131,23 +139,11 @@ fn hosted(s: &mut Source<'_>) -> Vec<HostedTool> {
         let max_uses = s.when("hosted.web_fetch.max_uses", 2);
         tools.push(HostedTool::WebFetch(WebFetch { max_uses, ..WebFetch::default() }));
     }
-    if s.has("hosted.file_search") {
-        let max_results = s.when("hosted.file_search.max_results", 3);
-        tools.push(HostedTool::FileSearch(FileSearch {
-            stores: vec!["vs_1".into()],
-            max_results,
-            ..FileSearch::default()
-        }));
-    }
     if s.has("hosted.code_interpreter") {
         tools.push(HostedTool::CodeInterpreter(CodeInterpreter::default()));
     }
     let plain = [
         ("hosted.url_context", HostedTool::UrlContext(HostedOptions::default())),
-        ("hosted.shell", HostedTool::Shell(HostedOptions::default())),
-        ("hosted.apply_patch", HostedTool::ApplyPatch(HostedOptions::default())),
-        ("hosted.text_editor", HostedTool::TextEditor(HostedOptions::default())),
-        ("hosted.memory", HostedTool::Memory(HostedOptions::default())),
         ("hosted.image_generation", HostedTool::ImageGeneration(HostedOptions::default())),
     ];
     for (field, tool) in plain {
