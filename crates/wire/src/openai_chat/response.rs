@@ -22,6 +22,8 @@ pub fn encode_response(head: &AnswerHead, turn: &Turn) -> Value {
         ("object".to_owned(), "chat.completion".into()),
         ("created".to_owned(), head.created.into()),
         ("model".to_owned(), head.model.as_str().into()),
+        // Where every server has it.
+        ("choices".to_owned(), Value::Null),
     ]);
     let mut message = json!({"role": "assistant", "content": null, "refusal": null});
     let mut choice = Map::new();
