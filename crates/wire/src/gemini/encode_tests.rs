@@ -35,14 +35,7 @@ fn call(name: &str, id: Option<&str>, signature: Option<&str>) -> ToolCall {
 }
 
 fn result(call: &ToolCall, status: Status, text: &str) -> ToolResult {
-    ToolResult {
-        call: call.id.clone(),
-        provider_id: call.provider_id.clone(),
-        tool: call.name.clone(),
-        capability: None,
-        outcome: Outcome::new(status, Stage::Execute, None, text),
-        native: None,
-    }
+    ToolResult::of(call, Outcome::new(status, Stage::Execute, None, text))
 }
 
 fn request(items: Vec<Arc<Item>>) -> TurnRequest {

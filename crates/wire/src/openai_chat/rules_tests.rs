@@ -210,14 +210,7 @@ fn rule_8_chat_thinking_goes_back_to_its_own_provider_alone() {
     let mut request = TurnRequest { model: "m".into(), items: answer.items.clone(), ..TurnRequest::default() };
     let call = answer.calls().next().unwrap();
     let outcome = Outcome::new(Status::Completed, Stage::Execute, None, "done");
-    let result = ToolResult {
-        call: call.id.clone(),
-        provider_id: call.provider_id.clone(),
-        tool: call.name.clone(),
-        capability: None,
-        outcome,
-        native: None,
-    };
+    let result = ToolResult::of(call, outcome);
     request.items.push(Arc::new(Item::new(env().new_id(), Origins::none(), result)));
     let encoded = encode_request(&request, &Dialect::new(own())).unwrap();
     let body: Value = serde_json::from_slice(&encoded.body).unwrap();

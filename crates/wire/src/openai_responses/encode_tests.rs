@@ -58,14 +58,7 @@ impl Made {
     }
 
     fn result(&self, call: &ToolCall, text: &str) -> Arc<Item> {
-        self.item(ToolResult {
-            call: call.id.clone(),
-            provider_id: call.provider_id.clone(),
-            tool: call.name.clone(),
-            capability: None,
-            outcome: Outcome::new(Status::Completed, Stage::Execute, None, text),
-            native: None,
-        })
+        self.item(ToolResult::of(call, Outcome::new(Status::Completed, Stage::Execute, None, text)))
     }
 }
 

@@ -20,14 +20,7 @@ fn blocks(turn: &Turn) -> Vec<Value> {
     // Calls have to be answered before anything is encoded.
     for call in turn.calls() {
         let outcome = placet_core::Outcome::new(placet_core::Status::Completed, placet_core::Stage::Execute, None, "x");
-        let result = placet_core::ToolResult {
-            call: call.id.clone(),
-            provider_id: call.provider_id.clone(),
-            tool: call.name.clone(),
-            capability: None,
-            outcome,
-            native: None,
-        };
+        let result = placet_core::ToolResult::of(call, outcome);
         let item = Item::new(Env::system().new_id(), placet_core::Origin::Model, result);
         request.items.push(Arc::new(item));
     }
