@@ -20,15 +20,17 @@
 //!
 //! What a model said in its provider's words is that provider's state, and is left out and told.
 
+mod blocks;
 mod client_run;
 
+use self::blocks::{document, search_result};
 use crate::encoded::Omissions;
 use crate::foreign::{self, says_something, unsupported};
 use crate::protocol::Protocol;
 use crate::schema::{fits_strict, lost_reference, without_google};
 use crate::tools;
 use placet_core::item::Message;
-use placet_core::part::{CacheMark, Inline, Media, MediaSource, Native, Text, Url};
+use placet_core::part::{CacheMark, Inline, Media, MediaSource, Native};
 use placet_core::{
     Item, ItemBody, Origin, Part, ProviderError, ProviderId, Role, Schema, ToolDefinition, ToolName, ToolResult,
     TurnRequest,
@@ -139,8 +141,14 @@ impl Carrier<'_> {
         let inner = value.get("custom").and_then(Value::as_object);
         let format = inner.and_then(|inner| inner.get("format")).or_else(|| value.get("format").filter(|_| is_custom));
         let format = format.filter(|format| !format.is_null() && format["type"] != "text");
+        if value.get("strict") == Some(&Value::Bool(true)) {
+            match self.protocol {
+                Protocol::AnthropicMessages => tool.strict = Some(true),
+                _ => self.omitted.add("tool.strict", "the schema is none that the provider holds a model to"),
+            }
+        }
         // The older words of Google's for the schema say nothing more.
-        self.tell("tool.native", value, &["type", "custom", "format", "function", "parameters", "name"]);
+        self.tell("tool.native", value, &["type", "custom", "format", "function", "parameters", "name", "strict"]);
         for (key, inner) in [("custom", inner), ("function", value.get("function").and_then(Value::as_object))] {
             for key in inner.into_iter().flat_map(Map::keys).filter(|inner| key != "custom" || *inner != "format") {
                 self.omitted.add(format!("tool.native.{key}"), FOREIGN);
@@ -529,71 +537,6 @@ fn plain(schema: &Schema) -> Option<Schema> {
         }
     }
     without_google(schema.as_value()).map(Schema::new)
-}
-
-/// The texts and pictures of blocks of Anthropic's; none where something else is among them.
-fn blocks(content: &Value) -> Option<Parts> {
-    let list = match content {
-        Value::String(text) => return Some(vec![Part::text(text.as_str())]),
-        Value::Array(list) => list,
-        _ => return None,
-    };
-    let block = |block: &Value| match block["type"].as_str()? {
-        "text" => block["text"].as_str().map(Part::text),
-        "image" => {
-            let source = &block["source"];
-            let word = |key: &str| source[key].as_str().map(str::to_owned);
-            let media = match source["type"].as_str()? {
-                "base64" => Media {
-                    mime_type: word("media_type"),
-                    ..Media::new(MediaSource::Inline(Inline { base64: word("data")?.into() }))
-                },
-                "url" => Media::new(MediaSource::Url(Url { url: word("url")? })),
-                _ => return None,
-            };
-            Some(Part::Image(media))
-        }
-        _ => None,
-    };
-    list.iter().map(block).collect()
-}
-
-/// Texts side by side are one, under a line that says what they are of.
-fn under(heading: String, parts: Parts) -> Parts {
-    let mut out = vec![Part::text(heading)];
-    for part in parts {
-        match (out.last_mut(), part) {
-            (Some(Part::Text(known)), Part::Text(text)) => {
-                *known = Text::new(format!("{}\n{}", known.text, text.text));
-            }
-            (_, part) => out.push(part),
-        }
-    }
-    out
-}
-
-fn search_result(value: &Value) -> Option<Parts> {
-    let word = |key: &str| value[key].as_str().filter(|text| !text.is_empty());
-    let mut heading = "Search result".to_owned();
-    if let Some(title) = word("title") {
-        heading = format!("{heading}: {title}");
-    }
-    if let Some(source) = word("source") {
-        heading = format!("{heading}\nSource: {source}");
-    }
-    Some(under(heading, blocks(&value["content"])?))
-}
-
-fn document(value: &Value) -> Option<Parts> {
-    let word = |key: &str| value[key].as_str().filter(|text| !text.is_empty());
-    let mut heading = "Document".to_owned();
-    if let Some(title) = word("title") {
-        heading = format!("{heading}: {title}");
-    }
-    if let Some(context) = word("context") {
-        heading = format!("{heading}\nContext: {context}");
-    }
-    Some(under(heading, blocks(&value["source"]["content"])?))
 }
 
 #[cfg(test)]

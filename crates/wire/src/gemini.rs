@@ -39,6 +39,7 @@ pub use encode::encode_request;
 pub use events::{EventEncoder, encode_events};
 pub use failures::{encode_error, encode_error_event};
 pub use fields::FIELDS;
+pub(crate) use hosted::decode as decode_hosted;
 pub use lists::{
     CachedContent, decode_cached_content, decode_count, decode_count_request, decode_embedding_request,
     decode_embeddings, decode_models, encode_cached_content, encode_count, encode_count_request,

@@ -6,6 +6,7 @@
 use crate::encoded::{Omission, Omissions};
 use crate::further::is_further;
 use crate::names::Names;
+use crate::probabilities::{Pieces, without};
 use crate::protocol::Protocol;
 use crate::{AnswerHead, envelope, gemini, shown};
 use placet_core::env::ManualClock;
@@ -84,8 +85,11 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
             found.add(format!("hosted call `{}`", call.kind), FOREIGN);
         }
     }
+    if !Pieces::of(turn).0.is_empty() && Pieces::of(&again).0.is_empty() {
+        found.add("logprobs", NO_PLACE);
+    }
     if let Some(native) = turn.native.as_ref().filter(|native| native.provider != head.provider) {
-        for key in native.value.as_object().into_iter().flat_map(Map::keys) {
+        for key in without(&native.value).as_object().into_iter().flat_map(Map::keys) {
             found.add(format!("native.{key}"), FOREIGN);
         }
     }

@@ -37,6 +37,7 @@ pub mod openai_responses;
 mod options;
 mod overlay;
 pub mod passing;
+mod probabilities;
 pub mod protocol;
 mod reading;
 mod request;

@@ -51,6 +51,7 @@ pub use decode::{EventDecoder, Pending, decode_response, pending};
 pub use encode::{encode_count_request, encode_request};
 pub use failure::{encode_error, encode_error_event, encode_failed_event};
 pub use fields::FIELDS;
+pub(crate) use hosted::decode as decode_hosted;
 pub use onto::encode_request_onto;
 pub use request::decode_request;
 

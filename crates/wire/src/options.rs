@@ -2,7 +2,8 @@
 //!
 //! A client of one protocol sets options that have no name of ours. Where another provider has the same tool, its server does not
 //! know them and would refuse the whole request. Words that are known to be another's are left out and reported, or refused where they
-//! restrict the tool; a word that nobody knows goes out as it is, because it may be newer than this.
+//! restrict the tool. A word that nobody knows may be newer than this: of a client it goes to the provider whose words it speaks, of
+//! whoever makes a request in our words as it is.
 
 use crate::encoded::Omissions;
 use placet_core::ProviderError;
@@ -82,6 +83,16 @@ const GOOGLE: [&str; 7] = [
     "streamableHttpTransport",
     "timeRangeFilter",
 ];
+
+/// Whether a field of a tool is one that its provider is known to have. What is newer is kept in the provider's words, so that it goes
+/// to nobody else.
+pub(crate) fn is_known(words: Words, key: &str) -> bool {
+    match words {
+        Words::Openai => OPENAI.contains(&key) || ["container", "search_context_size", "user_location"].contains(&key),
+        Words::Google => GOOGLE.contains(&key) || key == "excludeDomains",
+        Words::Chat => false,
+    }
+}
 
 impl Words {
     fn is_foreign(self, key: &str, value: &Value) -> bool {
@@ -250,10 +261,28 @@ mod tests {
         let shell = json!({"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}});
         assert_eq!(through(OpenaiResponses, AnthropicMessages, shell.clone()).unwrap_err(), ErrorKind::Unsupported);
         assert_eq!(through(OpenaiResponses, OpenaiResponses, shell.clone()).unwrap().0, shell);
-        // To its own provider everything goes back, and a word that nobody knows goes anywhere.
+        // To its own provider everything goes back, and so does a word that nobody knows.
         assert_eq!(through(Gemini, Gemini, timely.clone()).unwrap().0, timely);
         let newer = json!({"type": "web_search", "moonlight": true});
-        assert_eq!(through(OpenaiResponses, Gemini, newer).unwrap().0, json!({"googleSearch": {"moonlight": true}}));
+        assert_eq!(through(OpenaiResponses, OpenaiResponses, newer.clone()).unwrap().0, newer);
+        let told = vec!["hosted.web_search.moonlight".to_owned()];
+        assert_eq!(
+            through(OpenaiResponses, Gemini, newer.clone()).unwrap(),
+            (json!({"googleSearch": {}}), told.clone())
+        );
+        let (tool, omitted) = through(OpenaiResponses, AnthropicMessages, newer).unwrap();
+        assert_eq!((&tool["name"], tool.get("moonlight"), &omitted), (&json!("web_search"), None, &told));
+        let newer = json!({"googleSearch": {"moonlight": true, "excludeDomains": ["a.example"]}});
+        assert_eq!(through(Gemini, Gemini, newer.clone()).unwrap().0, newer);
+        let (tool, omitted) = through(Gemini, AnthropicMessages, newer).unwrap();
+        assert_eq!((&tool["blocked_domains"], &omitted), (&json!(["a.example"]), &told));
+        for newer in [
+            json!({"type": "web_search", "blocked_moons": ["io"]}),
+            json!({"type": "web_search", "moonlight": false}),
+            json!({"type": "web_search", "filters": {"allowed_domains": ["a.example"], "moonlight": true}}),
+        ] {
+            assert_eq!(through(OpenaiResponses, Gemini, newer).unwrap_err(), ErrorKind::Unsupported);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::carry::{Takes, carry};
 use crate::encoded::{Encoded, Omissions, room_for};
 use crate::names::{Names, alias_within};
 use crate::protocol::Protocol;
+use crate::schema::to_anthropic;
 use crate::tools::{self, ObjectSchema};
 use crate::{json, overlay};
 use placet_core::part::{CacheMark, Native};
@@ -428,7 +429,7 @@ impl<'a> Encoder<'a> {
     fn tool(&mut self, tool: &'a ToolDefinition, optional: &mut usize) -> ToolForm<'a> {
         // Arguments are an object, so a schema that takes everything takes every object.
         let takes_everything = tool.schema.as_text().is_none() && *tool.schema.as_value() == Value::Bool(true);
-        let mut strict = tool.strict;
+        let (mut strict, mut narrowed) = (tool.strict, None);
         if strict == Some(true) {
             let schema = &tools::object_schema(&tool.schema);
             let here = optional_parameters(schema);
@@ -442,7 +443,16 @@ impl<'a> Encoder<'a> {
                 self.omitted.add("tool.strict", "strict tools have more optional parameters than the provider takes");
                 strict = None;
             } else {
-                *optional += here;
+                match to_anthropic(schema, false) {
+                    Ok((closed, _)) => {
+                        *optional += here;
+                        narrowed = Some(closed).filter(|closed| closed != schema);
+                    }
+                    Err(_) => {
+                        self.omitted.add("tool.strict", "the provider holds no model to such a schema");
+                        strict = None;
+                    }
+                }
             }
         }
         let native = tool.native.as_ref();
@@ -455,9 +465,14 @@ impl<'a> Encoder<'a> {
             strict,
             cache_control: mark,
         };
-        let Some(own) = own else { return ToolForm::Plain(plain) };
+        if own.is_none() && narrowed.is_none() {
+            return ToolForm::Plain(plain);
+        }
         let Ok(Value::Object(mut fields)) = serde_json::to_value(&plain) else { return ToolForm::Plain(plain) };
-        for (key, value) in own {
+        if let Some(narrowed) = narrowed {
+            fields.insert("input_schema".to_owned(), narrowed);
+        }
+        for (key, value) in own.into_iter().flatten() {
             if key != "cache_control" || self.writes_marks {
                 fields.insert(key.clone(), value.clone());
             }

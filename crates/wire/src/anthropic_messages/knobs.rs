@@ -2,6 +2,7 @@
 
 use super::request::{Reader, beyond, cache_mark, text_at};
 use crate::request::RequestError;
+use crate::schema::fits_strict;
 use placet_core::turn::{CacheControl, CacheStrategy, Compaction, OutputFormat};
 use placet_core::{ProviderState, Schema};
 use serde_json::{Map, Value, json};
@@ -140,8 +141,9 @@ fn output_format(format: &Value) -> Option<OutputFormat> {
     let format = format.as_object()?;
     let is_known = text_at(format, "type") == Some("json_schema") && beyond(format, &["type", "schema"]).is_empty();
     let schema = format.get("schema").filter(|schema| is_known && schema.is_object())?;
-    let schema = Schema::new(schema.clone());
-    Some(OutputFormat { name: OUTPUT_NAME.to_owned(), description: None, schema, strict: true })
+    // Others hold a model to closed schemas only. Here it is held to any.
+    let strict = fits_strict(schema);
+    Some(OutputFormat { name: OUTPUT_NAME.to_owned(), description: None, schema: Schema::new(schema.clone()), strict })
 }
 
 /// The one edit that has a name of ours, where there is no other.

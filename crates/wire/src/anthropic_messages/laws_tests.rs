@@ -182,7 +182,9 @@ fn conversation() -> impl Strategy<Value = Vec<Arc<Item>>> {
 fn tool() -> impl Strategy<Value = Arc<ToolDefinition>> {
     ("[a-z]{1,6}", words(), any::<bool>(), mark(), any::<bool>()).prop_map(
         |(name, description, strict, cache, deferred)| {
-            let schema = Schema::new(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+            let schema =
+                Schema::new(json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+                "additionalProperties": false}));
             Arc::new(ToolDefinition {
                 strict: strict.then_some(true),
                 cache,
@@ -298,9 +300,8 @@ fn request() -> impl Strategy<Value = TurnRequest> {
     let output = some(any::<bool>().prop_map(|strict| OutputFormat {
         name: "answer".into(),
         description: None,
-        schema: Schema::new(
-            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": false}),
-        ),
+        schema: Schema::new(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+                "additionalProperties": false})),
         strict,
     }));
     let native = some(object().prop_map(|fields| {

@@ -3,6 +3,7 @@
 
 use super::request::Reader;
 use crate::json::{self, Fields, Node};
+use crate::schema::fits_strict;
 use crate::shown::may_be_shown;
 use crate::tools::client_tool;
 use placet_core::part::Text;
@@ -108,7 +109,8 @@ impl Reader<'_> {
                 None => {}
                 Some(kind) => kind.as_str().filter(|kind| *kind == "custom").map(|_| ())?,
             }
-            client_tool(fields, fields.given("input_schema")?).map(Arc::new)
+            let tool = client_tool(fields, fields.given("input_schema")?);
+            tool.filter(|tool| tool.strict != Some(true) || fits_strict(tool.schema.as_value())).map(Arc::new)
         };
         let read = read();
         let is_read = read.is_some();

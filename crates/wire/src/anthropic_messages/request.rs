@@ -6,6 +6,7 @@ use super::sealed::{self, Opened, Owner};
 use crate::envelope;
 use crate::json::{Fields, Node};
 use crate::request::{ClientBody, DecodedRequest, RequestError};
+use crate::schema::fits_strict;
 use crate::shown;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -458,11 +459,17 @@ impl Reader<'_> {
         // A tool that crossed the wire says nothing of what it does, so the worst is assumed.
         let mut definition = ToolDefinition::new(name, description, schema, Effect::Once);
         definition.strict = tool.get("strict").and_then(Value::as_bool);
+        let is_own = definition.strict == Some(true) && !fits_strict(definition.schema.as_value());
         let (cache, control) = cache_mark(tool);
         definition.cache = cache;
         let known = ["type", "name", "description", "input_schema", "strict", "cache_control"];
         let mut fields = beyond(tool, &known);
         fields.extend(control.map(|control| ("cache_control".to_owned(), control)));
+        // Others hold a model to closed schemas only.
+        if is_own {
+            definition.strict = None;
+            fields.insert("strict".to_owned(), true.into());
+        }
         definition.native = self.native_of(fields);
         Ok(definition)
     }

@@ -5,7 +5,7 @@
 //! All others are refused by name.
 
 use super::Carrier;
-use crate::options;
+use crate::options::{self, Words};
 use crate::protocol::Protocol;
 use placet_core::hosted::HostedTool;
 use placet_core::part::Native;
@@ -74,6 +74,10 @@ impl Carrier<'_> {
                     continue;
                 }
             };
+            if let Some(tool) = self.older(native)? {
+                kept.push(tool);
+                continue;
+            }
             let known = native.value.as_object().and_then(|value| Some((value, known(value)?)));
             let Some((value, known)) = known else {
                 kept.push(tool.clone());
@@ -96,6 +100,60 @@ impl Carrier<'_> {
         request.hosted = kept;
         request.tools.extend(tools);
         Ok(())
+    }
+}
+
+impl Carrier<'_> {
+    /// A tool of the provider's that others have too, without what is so new about it that it has no name of ours.
+    fn older(&mut self, native: &Native) -> Result<Option<HostedTool>, ProviderError> {
+        let Some(value) = native.value.as_object() else { return Ok(None) };
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+        let is_any =
+            value.get("container").is_none_or(|container| container.is_null() || *container == json!({"type": "auto"}));
+        let is_search = kind.starts_with("web_search") && !value.contains_key("name");
+        let is_openai = is_search || kind == "code_interpreter" && is_any;
+        let google =
+            ["googleSearch", "codeExecution"].into_iter().find_map(|key| Some((key, value.get(key)?.as_object()?)));
+        let (protocol, words, field, options) = match google {
+            _ if is_openai => {
+                let field = if is_search { "hosted.web_search" } else { "hosted.code_interpreter" };
+                (Protocol::OpenaiResponses, Words::Openai, field, value)
+            }
+            Some((key, options)) if kind.is_empty() => {
+                let field = if key == "googleSearch" { "hosted.web_search" } else { "hosted.code_interpreter" };
+                (Protocol::Gemini, Words::Google, field, options)
+            }
+            _ => return Ok(None),
+        };
+        if protocol == self.protocol {
+            let value = native.value.clone();
+            return Ok(Some(HostedTool::Raw(Native { provider: self.provider.clone(), value })));
+        }
+        let mut left = options.clone();
+        for (key, value) in options.iter().filter(|(key, _)| !options::is_known(words, key)) {
+            left.shift_remove(key);
+            if value.is_null() {
+                continue;
+            }
+            let field = format!("{field}.{key}");
+            if options::restricts(key, value) {
+                return Err(self.refuse(&field, "the provider's tool cannot be restricted so"));
+            }
+            self.omitted.add(field, "the provider's tool has no such option");
+        }
+        let read = match google {
+            Some((key, _)) if protocol == Protocol::Gemini => {
+                let mut tools = Vec::new();
+                let entry = Map::from_iter([(key.to_owned(), Value::Object(left))]);
+                crate::gemini::decode_hosted(entry, &native.provider, &mut tools);
+                tools.pop()
+            }
+            _ => Some(crate::openai_responses::decode_hosted(&left, None, &native.provider)),
+        };
+        match read {
+            Some(HostedTool::Raw(_)) | None => Err(self.refuse(field, "it is in another protocol's words")),
+            tool => Ok(tool),
+        }
     }
 }
 

@@ -668,3 +668,110 @@ fn a_tool_of_one_provider_never_becomes_anothers() {
         assert_eq!((&body["tools"], own.omitted.len()), (&asked["tools"], 0), "{from}");
     }
 }
+
+#[test]
+fn a_tool_is_strict_elsewhere_where_its_schema_is_fit_for_it() {
+    let closed = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+        "additionalProperties": false});
+    let optional = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
+    let place = |to: Protocol| if to == OpenaiChat { "/tools/0/function/strict" } else { "/tools/0/strict" };
+    // In Responses nothing said is strict.
+    for (schema, wanted) in [(&closed, Some(true)), (&optional, None)] {
+        for more in [json!({}), json!({"defer_loading": false})] {
+            let tool = with(json!({"type": "function", "name": "f", "parameters": schema}), more);
+            let asked = responses(json!({"tools": [tool]}));
+            for to in [OpenaiChat, AnthropicMessages] {
+                let (body, _) = through(OpenaiResponses, to, &asked).unwrap();
+                assert_eq!(body.pointer(place(to)), wanted.map(Value::from).as_ref(), "{to}: {body}");
+            }
+        }
+    }
+    let off = json!({"type": "function", "name": "f", "parameters": closed, "strict": false});
+    let (body, _) = through(OpenaiResponses, OpenaiChat, &responses(json!({"tools": [off]}))).unwrap();
+    assert_eq!(body["tools"][0]["function"]["strict"], false);
+    // Anthropic holds a model to fields that may be missing, OpenAI does not.
+    let of_anthropic = |schema: &Value| {
+        anthropic(json!({"tools": [{"name": "f", "description": "Does it.", "input_schema": schema, "strict": true}]}))
+    };
+    for to in [OpenaiChat, OpenaiResponses] {
+        let (body, omitted) = through(AnthropicMessages, to, &of_anthropic(&closed)).unwrap();
+        assert_eq!((body.pointer(place(to)), omitted.len()), (Some(&json!(true)), 0), "{to}: {body}");
+        let (body, omitted) = through(AnthropicMessages, to, &of_anthropic(&optional)).unwrap();
+        assert!(body.pointer(place(to)).is_none_or(|strict| *strict == false), "{to}: {body}");
+        assert_eq!(omitted, ["tool.strict"], "{to}");
+        let shaped =
+            |schema: &Value| anthropic(json!({"output_config": {"format": {"type": "json_schema", "schema": schema}}}));
+        for (schema, strict) in [(&closed, true), (&optional, false)] {
+            let (body, _) = through(AnthropicMessages, to, &shaped(schema)).unwrap();
+            let format =
+                if to == OpenaiChat { &body["response_format"]["json_schema"] } else { &body["text"]["format"] };
+            assert_eq!((&format["schema"], &format["strict"]), (schema, &json!(strict)), "{to}");
+            let (own, omitted) = through(AnthropicMessages, AnthropicMessages, &shaped(schema)).unwrap();
+            assert_eq!((&own["output_config"]["format"]["schema"], omitted.len()), (schema, 0));
+        }
+    }
+    let (own, omitted) = through(AnthropicMessages, AnthropicMessages, &of_anthropic(&optional)).unwrap();
+    assert_eq!((&own["tools"], omitted.len()), (&of_anthropic(&optional)["tools"], 0));
+    // What Anthropic does not hold a model to.
+    let of_chat = |field: Value| {
+        let schema = with(closed.clone(), json!({"properties": {"a": field}}));
+        chat(json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": schema, "strict": true}}]}))
+    };
+    for field in [
+        json!({"type": "string", "minLength": 1}),
+        json!({"type": "integer", "minimum": 1}),
+        json!({"anyOf": [{"$ref": "#"}, {"type": "null"}]}),
+    ] {
+        let (body, omitted) = through(OpenaiChat, AnthropicMessages, &of_chat(field.clone())).unwrap();
+        assert_eq!((body["tools"][0].get("strict"), omitted), (None, vec!["tool.strict".to_owned()]), "{field}");
+        assert_eq!(body["tools"][0]["input_schema"]["properties"]["a"], field);
+    }
+    let open = json!({"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]});
+    let (body, omitted) = through(OpenaiChat, AnthropicMessages, &of_chat(open)).unwrap();
+    let tool = &body["tools"][0];
+    assert_eq!((&tool["strict"], omitted.len()), (&json!(true), 0));
+    assert_eq!(tool["input_schema"]["properties"]["a"]["additionalProperties"], false);
+}
+
+#[test]
+fn how_likely_each_piece_was_is_told_in_the_words_of_each_protocol() {
+    let piece = |token: &str, logprob: f64, top: Value| json!({"token": token, "bytes": token.as_bytes(), "logprob": logprob, "top_logprobs": top});
+    let likely = json!([{"token": "Hi", "bytes": [72, 105], "logprob": -0.5}, {"token": "Ho", "bytes": [72, 111], "logprob": -1.5}]);
+    let pieces = json!([piece("Hi", -0.5, likely), piece(" you", -0.25, json!([]))]);
+    let result = json!({"chosenCandidates": [{"token": "Hi", "logProbability": -0.5}, {"token": " you", "logProbability": -0.25}],
+        "topCandidates": [{"candidates": [{"token": "Hi", "logProbability": -0.5}, {"token": "Ho", "logProbability": -1.5}]}, {"candidates": []}]});
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let of_chat = json!({"id": "c", "model": "m", "choices": [{"index": 0, "finish_reason": "stop",
+        "logprobs": {"content": pieces, "refusal": null}, "message": {"role": "assistant", "content": "Hi you"}}]});
+    let mut with_call = of_chat.clone();
+    with_call["choices"][0]["message"]["tool_calls"] = json!([call]);
+    let of_responses = json!({"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [
+        {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [
+            {"type": "output_text", "text": "Hi you", "annotations": [], "logprobs": pieces}]}]});
+    let of_gemini = json!({"candidates": [{"index": 0, "finishReason": "STOP", "logprobsResult": result,
+        "content": {"role": "model", "parts": [{"text": "Hi you"}]}}]});
+    for (from, body) in
+        [(OpenaiChat, of_chat), (OpenaiChat, with_call), (OpenaiResponses, of_responses), (Gemini, of_gemini)]
+    {
+        let turn = turn(from, &body);
+        for (to, place, wanted) in [
+            (OpenaiChat, "/choices/0/logprobs/content", &pieces),
+            (OpenaiResponses, "/output/0/content/0/logprobs", &pieces),
+            (Gemini, "/candidates/0/logprobsResult", &result),
+        ] {
+            let answer = to.encode_response(&head(), &turn);
+            assert_eq!(answer.pointer(place), Some(wanted), "{from} {to}: {answer}");
+            for text in told(to, &turn) {
+                assert!(text.contains("-1.5") && text.contains("-0.25"), "{from} {to}: {text}");
+            }
+            let named: Vec<_> = left_out(to, &head(), &turn).into_iter().map(|omission| omission.what).collect();
+            assert!(
+                !named.iter().any(|what| what == "logprobs" || what.starts_with("native")),
+                "{from} {to}: {named:?}"
+            );
+        }
+        let named: Vec<_> =
+            left_out(AnthropicMessages, &head(), &turn).into_iter().map(|omission| omission.what).collect();
+        assert!(named.iter().any(|what| what == "logprobs"), "{from}: {named:?}");
+    }
+}

@@ -6,6 +6,7 @@ use super::failures::{encode_error, error_of_end};
 use super::{parts, seal, usage};
 use crate::citations::Sources;
 use crate::further::{as_candidate, is_further};
+use crate::probabilities::{Pieces, as_result};
 use crate::request::AnswerHead;
 use crate::shown;
 use placet_core::part::{Media, MediaSource, Native, Text};
@@ -39,6 +40,7 @@ pub fn encode_events(head: AnswerHead) -> EventEncoder {
         text_state: Map::new(),
         thoughts: Vec::new(),
         sources: Sources::default(),
+        pieces: Pieces::default(),
         usage: None,
         malformed: None,
         has_refused: false,
@@ -84,6 +86,7 @@ pub struct EventEncoder {
     thoughts: Vec<seal::Thinking>,
     /// Where the text is from, as another provider says.
     sources: Sources,
+    pieces: Pieces,
     usage: Option<Usage>,
     /// A call whose arguments are no object.
     malformed: Option<String>,
@@ -111,6 +114,7 @@ impl EventEncoder {
             return;
         }
         self.sources.note(event, &self.head.provider);
+        self.pieces.note(event, &self.head.provider);
         self.has_refused |= matches!(event, TurnEvent::Refusal(delta) if !delta.text.is_empty());
         self.has_calls |= matches!(event, TurnEvent::Call(_));
         match event {
@@ -504,6 +508,9 @@ impl EventEncoder {
             candidate.insert("finishMessage".to_owned(), "The model refused.".into());
         }
         candidate.extend(self.sources.grounding().map(|grounding| ("groundingMetadata".to_owned(), grounding)));
+        if !self.pieces.0.is_empty() {
+            candidate.insert("logprobsResult".to_owned(), as_result(&self.pieces.0));
+        }
         candidate.extend(std::mem::take(&mut self.text_state));
         candidate.extend(kept("candidate").clone());
         if let (Some(message), false) = (self.malformed.take(), finished.stop.is_cut()) {

@@ -160,7 +160,7 @@ fn mcp_server(encoder: &mut Encoder<'_>, server: &RemoteMcp) -> Result<Value, Pr
 }
 
 /// The provider's tools of one entry of `tools`, whose function declarations have been taken out.
-pub(super) fn decode(entry: Map<String, Value>, provider: &ProviderId, tools: &mut Vec<HostedTool>) {
+pub(crate) fn decode(entry: Map<String, Value>, provider: &ProviderId, tools: &mut Vec<HostedTool>) {
     for (key, value) in entry {
         if value.is_null() {
             continue;
@@ -181,6 +181,11 @@ pub(super) fn decode(entry: Map<String, Value>, provider: &ProviderId, tools: &m
             continue;
         };
         options.retain(|_, value| !value.is_null());
+        let is_newer = options.keys().any(|key| !options::is_known(Words::Google, key));
+        if matches!(&*camel(&key), "googleSearch" | "codeExecution") && is_newer {
+            tools.extend(raw(key, Value::Object(options)));
+            continue;
+        }
         let tool = match &*camel(&key) {
             "googleSearch" => HostedTool::WebSearch(WebSearch {
                 blocked_domains: take_words(&mut options, "excludeDomains"),

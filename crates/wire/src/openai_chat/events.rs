@@ -6,6 +6,7 @@ use super::usage::usage_form;
 use super::{custom_input, encode_error_event};
 use crate::citations::Sources;
 use crate::further::{as_choice, is_further};
+use crate::probabilities::Pieces;
 use crate::request::AnswerHead;
 use crate::shown;
 use crate::sse::encode_data;
@@ -42,6 +43,7 @@ pub struct EventEncoder {
     places: BTreeMap<(u32, u8), Place>,
     /// Where the text is from, as another provider says.
     sources: Sources,
+    pieces: Pieces,
     needs_layout: bool,
 }
 
@@ -114,6 +116,7 @@ impl EventEncoder {
             custom,
             places: BTreeMap::new(),
             sources: Sources::default(),
+            pieces: Pieces::default(),
             needs_layout: false,
         }
     }
@@ -124,6 +127,7 @@ impl EventEncoder {
             return;
         }
         self.sources.note(event, &self.head.provider);
+        self.pieces.note(event, &self.head.provider);
         match event {
             TurnEvent::Started(_) => self.start(out),
             TurnEvent::Text(delta) => {
@@ -467,6 +471,7 @@ impl EventEncoder {
         let own = finished.native.as_ref().filter(|native| self.is_own(native)).map(|native| &native.value);
         let (reason, native_reason) = self.reason(stop);
         let mut fields = Map::new();
+        fields.extend(self.pieces.in_chat().map(|pieces| ("logprobs".to_owned(), pieces)));
         let choice = own.and_then(|own| own["choices"][0].as_object());
         let message = choice.and_then(|choice| choice.get("message")?.as_object());
         for (key, value) in choice.into_iter().flatten().filter(|(key, _)| *key != "message") {

@@ -5,6 +5,7 @@ use super::answer_forms::{may_be_absent, part, repeated, usage_form};
 use super::failure::response_error;
 use super::tools::{ClientTools, custom_input};
 use super::write::{List, Object};
+use crate::probabilities::of_end;
 use crate::request::AnswerHead;
 use crate::sse;
 use crate::stopped::{self, is_cut_short};
@@ -32,6 +33,8 @@ pub struct EventEncoder {
     pub(super) items: Vec<OpenItem>,
     /// What they go by.
     pub(super) ids: HashSet<String>,
+    /// How likely the pieces of texts were, as another provider says at the end.
+    pub(super) pieces: Vec<Value>,
     /// The item of each place that is open.
     open: BTreeMap<(u32, Sort), usize>,
     /// The last item of each place that was closed.
@@ -83,6 +86,7 @@ impl EventEncoder {
             is_done: false,
             items: Vec::new(),
             ids: HashSet::new(),
+            pieces: Vec::new(),
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             usage: None,
@@ -451,6 +455,9 @@ impl EventEncoder {
             _ => None,
         };
         let status = if reason.is_some() { "incomplete" } else { "completed" };
+        let foreign = finished.native.as_ref().filter(|native| native.provider != self.head.provider);
+        self.pieces = foreign.map(|native| of_end(&native.value)).unwrap_or_default();
+        self.tell_pieces();
         let last = self.open.values().max().copied();
         for (_, at) in std::mem::take(&mut self.open) {
             self.close(at, if Some(at) == last { status } else { "completed" }, out);

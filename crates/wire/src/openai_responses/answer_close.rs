@@ -8,10 +8,11 @@ use super::tools::custom_input;
 use super::write::{List, Object};
 use crate::citations::{self, Cursor, Place};
 use crate::envelope;
+use crate::probabilities::{in_full, length, of_text};
 use crate::stopped::is_cut_short;
 use placet_core::part::Native;
 use placet_core::{Arguments, ProviderId};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 impl EventEncoder {
@@ -32,6 +33,37 @@ impl EventEncoder {
         self.items[at].done = Some(item);
     }
 
+    /// Takes those of the pieces that stand for so much text.
+    pub(super) fn pieces_of(&mut self, bytes: usize) -> Vec<Value> {
+        let mut taken = 0;
+        let is_wanted = |piece: &Value| {
+            let is_wanted = taken < bytes;
+            taken += length(piece);
+            is_wanted
+        };
+        let count = self.pieces.iter().map(is_wanted).take_while(|is_wanted| *is_wanted).count();
+        self.pieces.drain(..count).collect()
+    }
+
+    /// Puts what is told of the pieces of texts at the end into those that are closed already.
+    pub(super) fn tell_pieces(&mut self) {
+        for at in 0..self.items.len() {
+            if self.pieces.is_empty() {
+                return;
+            }
+            let done = self.items[at].done.as_deref().filter(|_| self.items[at].sort == Sort::Text);
+            let Some(mut item) = done.and_then(|done| serde_json::from_slice::<Value>(done).ok()) else { continue };
+            let Some(part) = item.pointer_mut("/content/0").filter(|part| part["type"] == "output_text") else {
+                continue;
+            };
+            let pieces = self.pieces_of(part["text"].as_str().map_or(0, str::len));
+            if part["logprobs"].as_array().is_none_or(Vec::is_empty) {
+                part["logprobs"] = pieces.iter().map(in_full).collect();
+                self.items[at].done = Some(item.to_string().into_bytes());
+            }
+        }
+    }
+
     fn close_message(&mut self, at: usize, status: &str, out: &mut Vec<u8>) {
         self.begin(at, out);
         let (id, sort) = (self.items[at].id.clone(), self.items[at].sort);
@@ -46,10 +78,17 @@ impl EventEncoder {
         let cited: Vec<Value> = cited.collect();
         self.said += text.len();
         // Of another provider's state the addresses alone can be read here; the rest is attached.
-        let shown = match own {
-            None if !cited.is_empty() => Some(Map::from_iter([("annotations".to_owned(), cited.into())])),
-            own => own,
-        };
+        let mut pieces = foreign.map(|native| of_text(&native.value).to_vec()).unwrap_or_default();
+        if sort == Sort::Text {
+            pieces.extend(self.pieces_of(text.len()));
+        }
+        let pieces: Vec<Value> = pieces.iter().map(in_full).collect();
+        let mut shown = own;
+        for (key, list) in [("annotations", cited), ("logprobs", pieces)] {
+            if !list.is_empty() && !shown.as_ref().is_some_and(|own| own.contains_key(key)) {
+                shown.get_or_insert_default().insert(key.to_owned(), list.into());
+            }
+        }
         let annotations: Vec<Value> = annotations(shown.as_ref()).map(Cow::into_owned).collect();
         for (number, annotation) in annotations.iter().enumerate() {
             self.event("response.output_text.annotation.added", out, |event| {

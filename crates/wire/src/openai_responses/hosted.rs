@@ -4,6 +4,7 @@ use super::parts::{rest, word};
 use super::tools::ADDITIONAL;
 use super::write::{List, Object};
 use super::{Dialect, HostedSupport};
+use crate::options::{self, Words};
 use placet_core::hosted::{CodeInterpreter, HostedOptions, HostedTool, RemoteMcp, WebSearch};
 use placet_core::part::Native;
 use placet_core::{ErrorKind, ProviderError, ProviderId};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 /// A tool of a client's request that is neither a function nor a custom tool. What has no name of ours is kept as it came, and so is what
 /// the client runs itself or what works on things that the provider holds: it is of one provider alone.
-pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provider: &ProviderId) -> HostedTool {
+pub(crate) fn decode(map: &Map<String, Value>, additional: Option<usize>, provider: &ProviderId) -> HostedTool {
     let kind = word(map, "type").unwrap_or_default();
     let raw = || {
         let mut value = map.clone();
@@ -36,7 +37,11 @@ pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provid
         value?.as_array()?.iter().map(|entry| entry.as_str().map(str::to_owned)).collect()
     };
     let given = |key: &str| map.get(key).filter(|value| !value.is_null());
-    let options = |canonical: &str| HostedOptions { extra: beyond(canonical, &[]) };
+    let plain = |canonical: &str| HostedOptions { extra: beyond(canonical, &[]) };
+    let is_newer = |(key, value): (&String, &Value)| !value.is_null() && !options::is_known(Words::Openai, key);
+    if (kind.starts_with("web_search") || kind == "code_interpreter") && map.iter().any(is_newer) {
+        return raw();
+    }
     match kind {
         "web_search" | "web_search_2025_08_26" | "web_search_preview" | "web_search_preview_2025_03_11" => {
             let filters = map.get("filters").and_then(Value::as_object);
@@ -62,9 +67,9 @@ pub(super) fn decode(map: &Map<String, Value>, additional: Option<usize>, provid
             let extra = beyond(kind, &["container"]);
             HostedTool::CodeInterpreter(CodeInterpreter { extra, ..CodeInterpreter::default() })
         }
-        "image_generation" => HostedTool::ImageGeneration(options(kind)),
+        "image_generation" => HostedTool::ImageGeneration(plain(kind)),
         "tool_search" if text("execution").is_none_or(|execution| execution == "server") => {
-            HostedTool::ToolSearch(options(kind))
+            HostedTool::ToolSearch(plain(kind))
         }
         "mcp" => {
             let allowed = given("allowed_tools");

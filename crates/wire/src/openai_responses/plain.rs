@@ -3,7 +3,7 @@
 //! calls and results are put down here for both.
 
 use super::request::Items;
-use super::tools::{ADDITIONAL, ClientTools, Tools};
+use super::tools::{ADDITIONAL, ClientTools, Tools, strict_unsaid};
 use crate::json::{Fields, Node};
 use crate::tools::client_tool;
 use placet_core::part::{Native, Text};
@@ -146,7 +146,8 @@ impl Tools {
         };
         let read = read();
         let is_read = read.is_some();
-        if let Some(tool) = read {
+        if let Some(mut tool) = read {
+            tool.strict = tool.strict.or_else(|| strict_unsaid(&tool));
             self.push(tool);
         }
         is_read

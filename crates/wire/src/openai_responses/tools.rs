@@ -7,6 +7,7 @@ use super::{Dialect, decode};
 use crate::encoded::Omissions;
 use crate::names::{Names, alias};
 use crate::request::RequestError;
+use crate::schema::fits_strict;
 use crate::tools::{ObjectSchema, object_schema};
 use placet_core::hosted::HostedTool;
 use placet_core::{Effect, ProviderError, ProviderId, Schema, ToolDefinition, ToolName, TurnRequest};
@@ -127,7 +128,7 @@ impl Tools {
         }
         let description = word(said, "description").unwrap_or_default();
         let mut tool = ToolDefinition::new(name, description, Schema::new(schema), Effect::Once);
-        tool.strict = said.get("strict").and_then(Value::as_bool);
+        tool.strict = said.get("strict").and_then(Value::as_bool).or(strict_unsaid(&tool).filter(|_| !is_custom));
         tool.native = native(provider, value);
         self.push(tool);
         Ok(())
@@ -137,6 +138,14 @@ impl Tools {
         self.names.insert(tool.name.as_str().to_owned());
         self.functions.push(tool);
     }
+}
+
+/// What is meant where nothing is said of strictness: the protocol holds a model to the schema of a tool that it can be held to.
+pub(super) fn strict_unsaid(tool: &ToolDefinition) -> Option<bool> {
+    const CLOSES: &[u8] = b"\"additionalProperties\"";
+    let may_fit =
+        tool.schema.as_text().is_none_or(|text| memchr::memmem::find(text.get().as_bytes(), CLOSES).is_some());
+    (may_fit && fits_strict(tool.schema.as_value())).then_some(true)
 }
 
 /// The name of a tool of a namespace: `namespace__tool`, unless a tool of that name stands there already.

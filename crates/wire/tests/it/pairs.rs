@@ -181,7 +181,8 @@ fn generate(choices: &[u16], a: Protocol, b: Protocol, common: &BTreeSet<&'stati
     request.instructions = s.has("instructions").then(|| s.text().into());
     if s.has("tool") {
         for n in 0..=s.below(2) {
-            let schema = json!({"type": "object", "properties": {"p": {"type": "string"}}, "required": ["p"]});
+            let schema = json!({"type": "object", "properties": {"p": {"type": "string"}}, "required": ["p"],
+                "additionalProperties": false});
             let mut tool = ToolDefinition::new(format!("tool_{n}"), s.text(), Schema::new(schema), Effect::Once);
             tool.strict = s.when("tool.strict", true);
             tool.cache = s.mark("tool.cache");
