@@ -43,6 +43,15 @@ pub(crate) fn ensure(home: &Path) -> Result<(), Failure> {
     })
 }
 
+/// A store is a file: opening a folder would be tried again and again, as if somebody else held it.
+pub(crate) fn is_no_folder(store: &Path) -> Result<(), Failure> {
+    if store.is_dir() {
+        return Err(Failure::new(Code::Failed, format!("{} is a folder, expected the store's file", store.display()))
+            .hint("name another place, or move the folder away"));
+    }
+    Ok(())
+}
+
 /// Whether runs can be kept there, tried out in the nearest folder that exists; nothing is left behind.
 pub(crate) fn can_be_made(home: &Path) -> Result<(), Failure> {
     let there = |path: &&Path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok();

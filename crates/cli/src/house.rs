@@ -64,6 +64,7 @@ impl House {
             return self.connect(url).await;
         }
         home::ensure(&self.home)?;
+        home::is_no_folder(&self.store_path())?;
         let store = SqliteStore::open(self.store_path(), SqliteOptions::new(self.env.clock().clone()))?;
         Ok(Arc::new(store))
     }

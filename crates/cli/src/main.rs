@@ -62,6 +62,9 @@ async fn dispatch(cli: &Cli) -> Done {
         // Nothing of the user's home is needed to look at a file.
         return commands::wire::wire(&output(cli), command);
     }
+    if let Command::Check(args) = &cli.command {
+        return commands::check::check(&output(cli), args);
+    }
     let house = match (House::new(&cli.global), &cli.command) {
         (Err(failure), Command::Doctor(_)) => return commands::doctor::homeless(&cli.global, failure),
         (house, _) => house?,
@@ -75,9 +78,8 @@ async fn dispatch(cli: &Cli) -> Done {
         Command::Models(command) => commands::models::models(&house, command).await,
         Command::Doctor(args) => commands::doctor::doctor(&house, args).await,
         Command::Serve(args) => commands::serve::serve(&house, args).await,
-        Command::Check(args) => commands::check::check(&house, args),
         Command::Keys(command) => commands::keys::keys(&house, command),
-        Command::Wire(_) | Command::Completions { .. } => Ok(()),
+        Command::Wire(_) | Command::Check(_) | Command::Completions { .. } => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ mod flows;
 mod providers;
 mod reader;
 
+pub(crate) use flows::begins_with_trigger;
 pub use flows::{AgentEntry, FlowEntry, StepEntry};
 pub use reader::Problem;
 
@@ -17,6 +18,7 @@ use placet_core::{Price, Secret};
 use placet_models::{Lookup, ModelRef};
 use placet_net::Timeouts;
 use placet_wire::passing::Speech;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -49,6 +51,8 @@ pub struct Config {
     pub approval: Option<ApprovalEntry>,
     /// Capabilities by name.
     pub capabilities: IndexMap<String, CapabilityEntry>,
+    /// The lines that capabilities stand at.
+    pub(crate) capability_lines: HashMap<String, usize>,
     /// Agents behind names of models.
     pub agents: IndexMap<String, AgentEntry>,
     /// Flows of agents: behind names of models, or set off by triggers.
@@ -292,6 +296,16 @@ pub enum CapabilityEntry {
 }
 
 impl CapabilityEntry {
+    /// What it is, in a word of the configuration. Two of a kind hold the same tools.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            CapabilityEntry::Files { .. } => "files",
+            CapabilityEntry::Command { .. } => "command",
+            CapabilityEntry::Calculator => "calculator",
+        }
+    }
+
     /// Whether somebody is asked before some of its tools run.
     #[must_use]
     pub fn asks(&self) -> bool {
@@ -391,6 +405,7 @@ impl Default for Config {
             routes: IndexMap::new(),
             approval: None,
             capabilities: IndexMap::new(),
+            capability_lines: HashMap::new(),
             agents: IndexMap::new(),
             flows: IndexMap::new(),
             default_model: None,

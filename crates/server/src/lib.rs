@@ -13,6 +13,7 @@
 mod account;
 mod agents;
 mod approval;
+mod behind;
 mod boards;
 mod body;
 mod coding;
@@ -32,6 +33,7 @@ mod metered;
 mod metrics;
 mod models;
 mod mount;
+mod opening;
 mod passage;
 mod principal;
 mod refusal;
@@ -41,6 +43,7 @@ mod side;
 mod speech;
 mod telling;
 mod translate;
+mod trial;
 mod turn;
 mod vendors;
 
@@ -58,3 +61,4 @@ pub use listen::Listener;
 pub use mount::Mount;
 pub use principal::Principal;
 pub use refusal::Refusal;
+pub use trial::try_out;

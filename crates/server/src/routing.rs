@@ -55,7 +55,12 @@ impl fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    fn new(name: &str, entry: &ProviderEntry, config: &Config, providers: &Providers) -> Result<Self, NetError> {
+    pub(crate) fn new(
+        name: &str,
+        entry: &ProviderEntry,
+        config: &Config,
+        providers: &Providers,
+    ) -> Result<Self, NetError> {
         let base_url = Url::parse(&entry.base_url)?;
         let mut own = HeaderMap::new();
         let mut secrets = SecretRegistry::new();
@@ -230,6 +235,11 @@ impl Breaker {
         }
     }
 
+    /// Whether it is to be left alone now.
+    fn rests(&self, now: Duration) -> bool {
+        millis(now) < self.until_ms.load(Ordering::Relaxed)
+    }
+
     /// Whether it may be asked now. Where its rest has just ended, one asker is let through and the others wait for what it
     /// finds.
     pub(crate) fn lets(&self, now: Duration) -> bool {
@@ -274,10 +284,15 @@ impl Route {
             order.retain(|index| *index != pinned);
             order.insert(0, pinned);
         }
-        let (up, down): (Vec<usize>, Vec<usize>) =
-            order.into_iter().partition(|index| self.targets[*index].breaker.lets(now));
-        up.into_iter().chain(down).collect()
+        rested_last(order, |index| &self.targets[index].breaker, now)
     }
+}
+
+/// Those at rest last. Only who is asked first is taken for a trial after its rest: the others may not be asked at all.
+fn rested_last<'b>(mut order: Vec<usize>, breaker: impl Fn(usize) -> &'b Breaker, now: Duration) -> Vec<usize> {
+    let first = order.iter().position(|index| breaker(*index).lets(now)).map(|at| order.remove(at));
+    let (up, down): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|index| !breaker(*index).rests(now));
+    first.into_iter().chain(up).chain(down).collect()
 }
 
 /// Conversations and the targets that they stay with.
@@ -565,6 +580,37 @@ mod tests {
         assert!(breaker.lets(at(31)));
         breaker.failed(at(40), Some(at(7)));
         assert!(!breaker.lets(at(46)) && breaker.lets(at(47)));
+    }
+
+    #[test]
+    fn a_rest_grows_no_shorter_and_a_trial_that_fails_begins_another() {
+        let breaker = Breaker::default();
+        let at = Duration::from_secs;
+        (0..FAILURES).for_each(|_| breaker.failed(at(10), None));
+        breaker.failed(at(11), Some(at(2)));
+        assert!(breaker.rests(at(39)) && !breaker.rests(at(40)), "30 seconds from the fifth failure on");
+        assert!(breaker.lets(at(40)));
+        breaker.failed(at(41), None);
+        assert!(breaker.rests(at(70)) && breaker.lets(at(71)), "one failure is enough after a rest");
+        // Whoever was let through and never came back does not keep the others out for long.
+        assert!(!breaker.lets(at(75)) && breaker.lets(at(76)));
+        breaker.succeeded();
+        breaker.failed(at(77), None);
+        assert!(breaker.lets(at(77)), "it begins to count anew");
+    }
+
+    #[test]
+    fn only_who_is_asked_first_is_tried_after_its_rest() {
+        let breakers = [Breaker::default(), Breaker::default(), Breaker::default()];
+        let at = Duration::from_secs;
+        let order = |now| rested_last(vec![0, 1, 2], |index| &breakers[index], at(now));
+        breakers[1].failed(at(0), Some(at(10)));
+        assert_eq!(order(5), [0, 2, 1]);
+        // Its rest is over: it stands in its place, however often the first one answers.
+        assert_eq!((order(10), order(11)), (vec![0, 1, 2], vec![0, 1, 2]));
+        breakers[0].failed(at(12), Some(at(10)));
+        assert_eq!(order(13), [1, 2, 0], "now it is the one to try");
+        assert_eq!(order(14), [2, 0, 1], "and the others wait for what that finds");
     }
 
     #[test]

@@ -2,23 +2,20 @@
 
 use crate::args::CheckArgs;
 use crate::failure::{Code, Done, Failure};
-use crate::house::House;
-use crate::output::{Tone, printable};
+use crate::output::{Output, Tone, printable};
 use crate::vars;
+use placet_core::Env;
 use placet_models::Lookup;
-use placet_server::{Config, ConfigError, FILE_NAME};
+use placet_net::{Client, ClientOptions, ProxySettings};
+use placet_server::{Config, ConfigError, FILE_NAME, try_out};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) fn check(house: &House, args: &CheckArgs) -> Done {
-    let lookup: Lookup = Arc::new(|name: &str| vars::var(name));
+pub(crate) fn check(output: &Output, args: &CheckArgs) -> Done {
+    let env = Env::system();
     let file = config_file(args.config.as_deref())?;
-    let read = match &file {
-        Some(file) => Config::read(file, &lookup),
-        None => Config::discovered(&lookup),
-    };
-    let output = &house.output;
-    match read {
+    let client = client(&env)?;
+    match read(file.as_deref(), &lookup(), &env, &client) {
         Ok(config) if output.json => {
             output.json_line(&serde_json::json!({
                 "ok": true, "file": file, "providers": config.providers.len(), "models": config.models.len(),
@@ -53,6 +50,27 @@ pub(crate) fn check(house: &House, args: &CheckArgs) -> Done {
         }
         Err(error) => Err(wrong(&error)),
     }
+}
+
+/// The environment, as configurations are read with it.
+pub(crate) fn lookup() -> Lookup {
+    Arc::new(|name: &str| vars::var(name))
+}
+
+/// The client that asks providers.
+pub(crate) fn client(env: &Env) -> Result<Client, Failure> {
+    let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
+    Ok(Client::new(ClientOptions::default().proxies(proxies), env.clone())?)
+}
+
+/// The configuration of a file, or of the environment, with which serving can begin.
+pub(crate) fn read(file: Option<&Path>, lookup: &Lookup, env: &Env, client: &Client) -> Result<Config, ConfigError> {
+    let config = match file {
+        Some(file) => Config::read(file, lookup)?,
+        None => Config::discovered(lookup)?,
+    };
+    try_out(&config, env, client)?;
+    Ok(config)
 }
 
 /// Everything that is wrong with a configuration, as one failure.

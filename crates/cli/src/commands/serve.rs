@@ -1,15 +1,13 @@
 //! `placet serve`: the gateway, until it is asked to stop.
 
 use crate::args::ServeArgs;
-use crate::commands::check::{config_file, wrong};
+use crate::commands::check;
 use crate::failure::{Code, Done, Failure};
 use crate::house::House;
 use crate::interrupt::Interrupts;
 use crate::memory;
 use crate::output::{Tone, printable};
-use crate::vars;
 use placet_models::Lookup;
-use placet_net::{Client, ClientOptions, ProxySettings};
 use placet_server::{Config, Gateway, Listener, Parts, reload};
 use placet_store::{SharedStore, SqliteOptions, SqliteStore};
 use std::path::PathBuf;
@@ -23,13 +21,11 @@ const LOOK: Duration = Duration::from_secs(2);
 const SHOWN: usize = 5;
 
 pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
-    let lookup: Lookup = Arc::new(|name: &str| vars::var(name));
-    let file = config_file(args.config.as_deref())?;
-    let mut config = match &file {
-        Some(file) => Config::read(file, &lookup),
-        None => Config::discovered(&lookup),
-    }
-    .map_err(|error| wrong(&error))?;
+    let lookup = check::lookup();
+    let file = check::config_file(args.config.as_deref())?;
+    let client = check::client(&house.env)?;
+    let read = check::read(file.as_deref(), &lookup, &house.env, &client);
+    let mut config = read.map_err(|error| check::wrong(&error))?;
     if let Some(listen) = args.listen {
         if config.keys.is_empty() && !listen.ip().is_loopback() {
             return Err(Failure::new(
@@ -40,8 +36,6 @@ pub(crate) async fn serve(house: &House, args: &ServeArgs) -> Done {
         }
         config.listen = listen;
     }
-    let proxies = ProxySettings::from_vars(|name: &str| vars::var(name))?;
-    let client = Client::new(ClientOptions::default().proxies(proxies), house.env.clone())?;
     let store = open(house, &config).await?;
     let place = store.describe();
     let stop = CancellationToken::new();
@@ -99,6 +93,7 @@ async fn open(house: &House, config: &Config) -> Result<SharedStore, Failure> {
         }
         Some(path) => {
             let path = PathBuf::from(path);
+            crate::home::is_no_folder(&path)?;
             if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
                 crate::home::ensure(folder)?;
             }

@@ -116,3 +116,28 @@ fn a_key_is_named_as_toml_has_it() {
         assert_eq!(new(name).status.code(), Some(2), "{name:?}");
     }
 }
+
+#[test]
+fn checking_needs_no_home_and_tells_what_serving_would_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let placet = |command: &str, config: &str| {
+        let file = folder.path().join("placet.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_placet"));
+        program.env_clear().env("BAD", "sk-\u{1}bad").current_dir(&folder).args([command, "--config"]).arg(&file);
+        if command == "serve" {
+            program.args(["--home", "home"]);
+        }
+        let done = program.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    assert_eq!(placet("check", "[models.m]\ntarget = \"echo:echo\"\n"), (Some(0), String::new()));
+    let bad = "[models.m]\ntarget = \"p:x\"\n[providers.p]\nbase_url = \"http://h/v1\"\nkey_env = \"BAD\"\n";
+    let (checked, served) = (placet("check", bad), placet("serve", bad));
+    assert_eq!(checked, served);
+    assert!(checked.0 == Some(2) && checked.1.contains("line 3: `providers.p`"), "{checked:?}");
+    // Without a place of its own in the file, the store's file stands at home.
+    std::fs::create_dir_all(folder.path().join("home/placet.db")).unwrap();
+    let (code, told) = placet("serve", "[models.m]\ntarget = \"echo:echo\"\n");
+    assert!(code == Some(1) && told.contains("is a folder, expected the store's file"), "{code:?} {told}");
+}

@@ -6,6 +6,7 @@ use super::{ApprovalEntry, CapabilityEntry, Config};
 use indexmap::IndexMap;
 use placet_models::Lookup;
 use placet_net::Url;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,8 +35,13 @@ pub(super) fn read_approval(top: &Table<'_, '_>, base: &Path, lookup: &Lookup) -
     Some(ApprovalEntry { url: url?.value, timeout, key })
 }
 
-pub(super) fn read_capabilities(top: &Table<'_, '_>, base: &Path) -> IndexMap<String, CapabilityEntry> {
-    let mut capabilities = IndexMap::new();
+/// Capabilities by name, and the lines they stand at.
+pub(super) fn read_capabilities(
+    reading: &Reading<'_>,
+    top: &Table<'_, '_>,
+    base: &Path,
+) -> (IndexMap<String, CapabilityEntry>, HashMap<String, usize>) {
+    let (mut capabilities, mut lines) = (IndexMap::new(), HashMap::new());
     for (name, table) in top.named("capabilities") {
         let kind = table.text("kind");
         let folder = || -> Option<PathBuf> {
@@ -71,12 +77,13 @@ pub(super) fn read_capabilities(top: &Table<'_, '_>, base: &Path) -> IndexMap<St
                 None
             }
         };
+        lines.insert(name.value.clone(), reading.line(name.at));
         if let Some(entry) = entry {
             capabilities.insert(name.value, entry);
         }
         table.finish();
     }
-    capabilities
+    (capabilities, lines)
 }
 
 /// Where a capability asks first, there has to be somebody to ask.

@@ -124,15 +124,25 @@ fn what_a_key_may_ask_for_is_there() {
     let key = |models: &str| {
         format!("{MINE}[models.fast]\ntarget = \"mine:x\"\n[keys.\"ann b\"]\n{HASH}models = [{models}]\n")
     };
-    for wrong in ["\"fats\"", "\"smart*\"", "\"nobody:*\"", "\"\""] {
+    // A provider's own names may not be asked for where the file lists models.
+    for wrong in ["\"fats\"", "\"smart*\"", "\"nobody:*\"", "\"\"", "\"mine:*\"", "\"mine:x\"", "\"echo\""] {
         let told = told(&key(wrong));
         assert!(told.contains("line 5: `keys.ann b.models`: nothing that is served is called"), "{wrong}: {told}");
     }
-    for right in ["\"fast\"", "\"fa*\"", "\"*\"", "\"mine:*\"", "\"mine:x\"", "\"echo\""] {
+    for right in ["\"fast\"", "\"fa*\"", "\"*\""] {
         assert!(parse(&key(right)).is_ok(), "{right}: {}", told(&key(right)));
     }
     // Where providers' own names may be asked for, only they know what there is.
-    assert!(parse(&format!("{MINE}[keys.ann]\n{HASH}models = [\"llama\"]\n")).is_ok());
+    for open in ["llama", "llama3:8b", "mine:*", "mine:x", "echo"] {
+        let text = format!("{MINE}[keys.ann]\n{HASH}models = [\"{open}\"]\n");
+        assert!(parse(&text).is_ok(), "{open}: {}", told(&text));
+    }
+    // What only the clock sets off is nobody's to ask for; what a webhook does may be asked for by it.
+    let flows = "[agents.one]\nmodel = \"echo:echo\"\n[flows.nightly]\nsteps = [{ every = \"0 3 * * *\" }, \"one\"]\n\
+                 [flows.bell]\nsteps = [{ webhook = \"bell\" }, \"one\"]\n";
+    let only = |name: &str| told(&format!("{flows}[keys.ann]\n{HASH}models = [\"{name}\"]\n"));
+    assert!(only("nightly").contains("nothing that is served is called \"nightly\""), "{}", only("nightly"));
+    assert_eq!(only("bell"), "nothing is wrong");
 }
 
 #[test]
@@ -159,4 +169,93 @@ fn a_flow_that_can_do_nothing_is_told() {
     }
     let nested = told("[flows.f]\nsteps = [{ all = [{ what = 1 }] }]\n");
     assert!(nested.contains("`flows.f.steps[0].all[0]`: it says nothing to do"), "{nested}");
+}
+
+#[test]
+fn what_serving_would_refuse_or_could_not_use_is_told() {
+    let agents = "[capabilities.a]\nkind = \"files\"\nroot = \".\"\n[capabilities.b]\nkind = \"files\"\nroot = \"src\"\n\
+                  [capabilities.sums]\nkind = \"calculator\"\n";
+    for (text, wanted) in [
+        (
+            format!("{agents}[agents.one]\nmodel = \"echo:echo\"\ncapabilities = [\"a\", \"sums\", \"b\"]\n"),
+            "line 9: `agents.one.capabilities`: \"a\" and \"b\" hold the same tools",
+        ),
+        (
+            format!("{agents}[agents.one]\nmodel = \"echo:echo\"\ncapabilities = [\"sums\", \"sums\"]\n"),
+            "line 9: `agents.one.capabilities`: \"sums\" stands there twice",
+        ),
+        ("[store]\npath = \"src\"\n".to_owned(), "line 2: `store.path`: it is a folder, expected a file"),
+        ("[store]\npath = \"new/\"\n".to_owned(), "line 2: `store.path`: it is a folder, expected a file"),
+        ("[store]\npath = \"Cargo.toml/placet.db\"\n".to_owned(), "line 2: `store.path`: ./Cargo.toml is no folder"),
+        ("[limits]\nqueue = 1\nbody = \"0MB\"\n".to_owned(), "line 3: `limits.body`: 0 bytes are too few"),
+        ("[limits]\nqueue = 1\nheader = \"1KB\"\n".to_owned(), "line 3: `limits.header`: 1024 bytes are too few"),
+        (
+            "[limits]\nconnections = 9223372036854775807\n".to_owned(),
+            "line 2: `limits.connections`: expected a whole number from 1 to 1000000",
+        ),
+        ("[server]\nopen = false\n".to_owned(), "line 2: `server.open`: nothing is served then"),
+        (
+            format!("{MINE}[routes.r]\ntargets = [\"mine:a\"]\non = []\n"),
+            "line 5: `routes.r.on`: expected at least one kind of error",
+        ),
+        (
+            format!("{MINE}[routes.r]\ntargets = [\"mine:a\",\n{{ model = \"mine:b\", weight = 2 }}]\n"),
+            "line 5: `routes.r.targets`: a weight means nothing where targets are asked in order",
+        ),
+        (
+            format!("{MINE}[models.x]\ntarget = \"mine:a\"\n[routes.r]\ntargets = [\"mine:a\",\n\"x\"]\n"),
+            "line 7: `routes.r.targets`: \"x\" is the target \"mine:a\" again",
+        ),
+        (
+            format!(
+                "{MINE}[routes.r]\nstrategy = \"weighted\"\ntargets = [{{ model = \"mine:b\", weight = 5000000000 }}]\n"
+            ),
+            "`routes.r.targets[0].weight`: expected a whole number from 1 to 1000000",
+        ),
+    ] {
+        let told = told(&text);
+        assert!(told.contains(wanted), "{wanted}\n{told}");
+    }
+    assert!(parse("[store]\npath = \"not/there/yet/placet.db\"\n").is_ok());
+}
+
+#[test]
+fn a_flow_that_cannot_work_is_told() {
+    let one = "[agents.one]\nmodel = \"echo:echo\"\n[flows.bell]\nsteps = [{ webhook = \"bell\" }, \"one\"]\n";
+    for (text, wanted) in [
+        (
+            "[flows.other]\nsteps = [{ webhook = \"bell\" }, \"one\"]\n",
+            "line 5: `flows.other.steps`: the webhook \"bell\" stands in `bell` too",
+        ),
+        (
+            "[flows.day]\nsteps = [\"one\", \"bell\"]\n",
+            "line 5: `flows.day.steps`: the webhook \"bell\" stands in `bell` too",
+        ),
+        (
+            "[flows.day]\nsteps = [\"one\", { webhook = \"x\" }, \"one\", { webhook = \"x\" }, \"one\"]\n",
+            "line 5: `flows.day.steps`: the webhook \"x\" stands in it twice",
+        ),
+        ("[server]\ndefault_model = \"bell\"\n", "line 6: `server.default_model`: only a trigger sets that flow off"),
+        (
+            "[flows.boot]\nsteps = [{ startup = true }, \"one\"]\n[flows.late]\nsteps = [\"one\", \"boot\"]\n",
+            "line 7: `flows.late.steps`: a flow that begins with `startup` stands in its midst",
+        ),
+        (
+            "[flows.kept]\nsteps = [\"one\"]\ndurable = { keep = \"0s\" }\n",
+            "line 7: `flows.kept.durable.keep`: expected a span from 1m to 3650d",
+        ),
+        (
+            "[flows.kept]\nsteps = [\"one\"]\ndurable = { retries = 100000 }\n",
+            "line 7: `flows.kept.durable.retries`: expected a whole number from 0 to 100",
+        ),
+    ] {
+        let told = told(&format!("{one}{text}"));
+        assert!(told.contains(wanted), "{wanted}\n{told}");
+    }
+    // An agent that answers for unknown names is no model of another one.
+    let none = told("[server]\ndefault_model = \"one\"\n[agents.one]\n");
+    assert!(none.contains("`agents.one.model`: it is missing"), "{none}");
+    // Flows that lead to themselves on several ways are told, and looked at no further.
+    let doubled = "[flows.a]\nsteps = [\"b\", \"b\", \"b\"]\n[flows.b]\nsteps = [\"a\", \"a\", \"a\"]\n";
+    assert!(told(doubled).contains("comes to itself again"));
 }

@@ -2,10 +2,10 @@
 
 use super::boards::{read_boards, read_grant};
 use super::capabilities::{check_approval, read_approval, read_capabilities};
-use super::checks::{check_host, check_keys, check_model_name, check_store};
+use super::checks::{check_default, check_host, check_keys, check_model_name, check_store, check_store_file};
 use super::flows::{check_flows, read_agents, read_flows};
 use super::providers::{read_providers, variable};
-use super::reader::{Element, Problem, Reading, Table, plain};
+use super::reader::{At, Element, Problem, Reading, Table, plain};
 use super::{Config, ErrorClass, KeyEntry, Limits, ModelEntry, ProviderEntry, RouteEntry, Strategy, TargetEntry};
 use crate::local::LOCAL_PROVIDERS;
 use crate::vendors::speeches;
@@ -65,7 +65,7 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
             config.origins.push(origin.value.to_ascii_lowercase());
         }
         config.default_model = server.text("default_model").map(|text| text.value);
-        open = server.flag("open");
+        open = server.flag("open").map(|open| (open, server.place("open")));
         config.strict = server.flag("strict").unwrap_or(false);
         server.finish();
     }
@@ -84,6 +84,7 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
         }
         if let Some(path) = &path {
             check_store(&store, path, "path", &path.value);
+            check_store_file(&store, path, base);
         }
         config.store = path.map(|path| base.join(path.value).display().to_string());
         if let Some(name) = url {
@@ -105,15 +106,23 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     config.keys = read_keys(top, config.boards.is_some());
     config.providers = read_providers(reading, top, base, lookup, config.timeouts);
     config.models = read_models(reading, top);
-    config.routes = read_routes(reading, top);
+    config.routes = read_routes(reading, top, &config.models);
     config.approval = read_approval(top, base, lookup);
-    config.capabilities = read_capabilities(top, base);
+    (config.capabilities, config.capability_lines) = read_capabilities(reading, top, base);
     config.agents = read_agents(reading, top);
     config.flows = read_flows(reading, top);
     top.unknown();
-    config.open = open.unwrap_or(
-        config.models.is_empty() && config.routes.is_empty() && config.agents.is_empty() && config.flows.is_empty(),
-    );
+    let names_nothing =
+        config.models.is_empty() && config.routes.is_empty() && config.agents.is_empty() && config.flows.is_empty();
+    config.open = open.map_or(names_nothing, |(open, _)| open);
+    if let Some((false, at)) = open
+        && names_nothing
+        && config.default_model.is_none()
+        && config.boards.is_none()
+    {
+        let hint = "leave the line out, or add a model with [models.NAME]".to_owned();
+        reading.problem(at, "server.open", "nothing is served then, to nobody", Some(hint));
+    }
     if config.keys.is_empty() && !config.listen.ip().is_loopback() {
         let hint = "add a key with [keys.NAME], or listen on 127.0.0.1".to_owned();
         let problem = format!("{} can be reached from other machines, and no key is set", config.listen);
@@ -122,6 +131,9 @@ fn read(reading: &Reading<'_>, top: &Table<'_, '_>, base: &Path, lookup: &Lookup
     check_references(reading, top, &config);
     config
 }
+
+/// The most that may be asked for of what is counted.
+const MOST: u64 = 1_000_000;
 
 /// The SHA-256 of no bytes.
 const OF_NOTHING: [u8; 32] = [
@@ -140,20 +152,23 @@ pub(crate) fn listen(text: &str) -> Option<SocketAddr> {
 
 fn read_limits(table: &Table<'_, '_>) -> Limits {
     let usual = Limits::default();
-    let number = |key: &'static str, usual: usize| {
-        table.count(key, 1).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual)
+    let number = |key: &'static str, least: u64, usual: usize| {
+        table.number(key, least, MOST).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual)
+    };
+    let bytes = |key: &'static str, usual: usize, least: usize, shown: &str| match table.bytes(key) {
+        Some(bytes) if bytes < least => {
+            let problem = format!("{bytes} bytes are too few, expected at least {shown}");
+            table.wrong(table.place(key), key, problem, None);
+            usual
+        }
+        bytes => bytes.unwrap_or(usual),
     };
     Limits {
-        body: table.bytes("body").unwrap_or(usual.body),
-        header: table.bytes("header").map_or(usual.header, |bytes| {
-            if bytes < 8192 {
-                table.wrong(table.at(), "header", format!("{bytes} bytes are too few, expected at least 8KB"), None);
-            }
-            bytes.max(8192)
-        }),
-        connections: number("connections", usual.connections),
-        requests: number("requests", usual.requests),
-        queue: table.count("queue", 0).and_then(|count| usize::try_from(count).ok()).unwrap_or(usual.queue),
+        body: bytes("body", usual.body, 1024, "1KB"),
+        header: bytes("header", usual.header, 8192, "8KB"),
+        connections: number("connections", 1, usual.connections),
+        requests: number("requests", 1, usual.requests),
+        queue: number("queue", 0, usual.queue),
         queue_wait: table.span("queue_wait").unwrap_or(usual.queue_wait),
         client_idle: table.some_span("client_idle").unwrap_or(usual.client_idle),
         client_body: table.some_span("client_body").unwrap_or(usual.client_body),
@@ -276,23 +291,39 @@ fn read_price(table: &Table<'_, '_>) -> Option<Price> {
     Some(read)
 }
 
-fn read_routes(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, RouteEntry> {
+fn read_routes(
+    reading: &Reading<'_>,
+    top: &Table<'_, '_>,
+    models: &IndexMap<String, ModelEntry>,
+) -> IndexMap<String, RouteEntry> {
     let mut routes = IndexMap::new();
+    let meant = |model: &str| models.get(model).map(|entry| entry.target.clone()).or(ModelRef::parse(model).ok());
     for (name, table) in top.named("routes") {
-        let mut targets = Vec::new();
+        let mut targets: Vec<TargetEntry> = Vec::new();
+        let mut weighed = None;
+        let mut add = |text: At<String>, weight: u32| {
+            let twin = targets.iter().find(|twin| {
+                twin.model == text.value || {
+                    let target = meant(&text.value);
+                    target.is_some() && target == meant(&twin.model)
+                }
+            });
+            if let Some(twin) = twin {
+                let problem = format!("{:?} is the target {:?} again", text.value, twin.model);
+                table.wrong(text.at, "targets", problem, Some("name each model once; a weight says how often"));
+            }
+            targets.push(TargetEntry { model: text.value, weight, line: reading.line(text.at) });
+        };
         for element in table.list("targets") {
             match element {
-                Element::Text(text) => {
-                    targets.push(TargetEntry { model: text.value, weight: 1, line: reading.line(text.at) });
-                }
+                Element::Text(text) => add(text, 1),
                 Element::Table(target) => {
-                    let weight = target.count("weight", 1).and_then(|weight| u32::try_from(weight).ok());
+                    let weight = target.number("weight", 1, MOST).and_then(|weight| u32::try_from(weight).ok());
+                    if weight.is_some() {
+                        weighed = weighed.or(Some(target.place("weight")));
+                    }
                     match target.text("model") {
-                        Some(text) => targets.push(TargetEntry {
-                            model: text.value,
-                            weight: weight.unwrap_or(1),
-                            line: reading.line(text.at),
-                        }),
+                        Some(text) => add(text, weight.unwrap_or(1)),
                         None => target.wrong(target.at(), "model", "it is missing", None),
                     }
                     target.finish();
@@ -316,7 +347,15 @@ fn read_routes(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap<String, R
                 Strategy::Ordered
             }
         });
+        if let (Some(at), Strategy::Ordered) = (weighed, strategy) {
+            let hint = "add strategy = \"weighted\", or leave the weights out";
+            table.wrong(at, "targets", "a weight means nothing where targets are asked in order", Some(hint));
+        }
         let on = table.texts("on").map(|texts| {
+            if texts.is_empty() {
+                let hint = "leave the line out for all kinds";
+                table.wrong(table.place("on"), "on", "expected at least one kind of error", Some(hint));
+            }
             texts
                 .into_iter()
                 .filter_map(|text| {
@@ -397,6 +436,7 @@ fn check_references(reading: &Reading<'_>, top: &Table<'_, '_>, config: &Config)
     check_approval(reading, top, config);
     check_flows(reading, top, config);
     check_keys(reading, top, config);
+    check_default(reading, top, config);
     if let Some(model) = &config.default_model
         && !config.agents.contains_key(model)
         && !config.flows.contains_key(model)

@@ -8,7 +8,9 @@ use placet_core::Timestamp;
 use placet_flows::{Durable, Trigger};
 use placet_net::Url;
 use placet_runtime::schedule::Cron;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// An agent behind a model's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,11 @@ pub enum StepEntry {
     Trigger(Trigger),
 }
 
+/// How often a durable flow may be tried again.
+const MOST_RETRIES: u64 = 100;
+/// How long what it did may be kept: a request that is sent again has to find it.
+const KEPT: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 24 * 3600);
+
 const STEP: &str = "a step is the name of an agent or flow, or one of { all = […] }, { one = […] }, { group = […] }, \
                     { respond = true }, { notify = \"https://…\" }, { every = \"0 8 * * *\", zone = \"Europe/Paris\" }, \
                     { at = \"2027-01-01T08:00:00Z\" }, { after = \"10m\" }, { startup = true }, { webhook = \"id\" }";
@@ -79,7 +86,7 @@ pub(super) fn read_agents(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMa
             tags,
             instructions: table.text("instructions").map(|text| text.value),
             capabilities: plain(table.texts("capabilities")),
-            max_rounds: table.count("max_rounds", 1).and_then(|rounds| u32::try_from(rounds).ok()).unwrap_or(8),
+            max_rounds: table.number("max_rounds", 1, 1000).and_then(|rounds| u32::try_from(rounds).ok()).unwrap_or(8),
             line: reading.line(name.at),
         };
         table.finish();
@@ -97,8 +104,13 @@ pub(super) fn read_flows(reading: &Reading<'_>, top: &Table<'_, '_>) -> IndexMap
         }
         let durable = table.table("durable").map(|own| {
             let usual = Durable::default();
-            let retries = own.count("retries", 0).and_then(|count| u32::try_from(count).ok()).unwrap_or(usual.retries);
-            let durable = Durable { retries, ttl: own.span("keep").unwrap_or(usual.ttl) };
+            let retries = own.number("retries", 0, MOST_RETRIES).and_then(|count| u32::try_from(count).ok());
+            let ttl = own.span("keep").unwrap_or(usual.ttl);
+            if !KEPT.contains(&ttl) {
+                let hint = "write for example \"7d\"";
+                own.wrong(own.place("keep"), "keep", "expected a span from 1m to 3650d", Some(hint));
+            }
+            let durable = Durable { retries: retries.unwrap_or(usual.retries), ttl };
             own.finish();
             durable
         });
@@ -198,8 +210,19 @@ fn read_trigger(step: &Table<'_, '_>) -> Option<Trigger> {
     if let Some(span) = step.span("after") {
         return Some(Trigger::after(span));
     }
+    let key = step.text("key_header");
+    if let (Some(key), false) = (&key, step.has("webhook")) {
+        step.wrong(key.at, "key_header", "a key's header belongs to `webhook`", None);
+    }
     if let Some(At { value, .. }) = step.text("webhook") {
-        return Some(Trigger::webhook(value));
+        let hook = Trigger::webhook(value);
+        let Some(key) = key else { return Some(hook) };
+        let is_kept = |name: &http::HeaderName| !placet_net::is_sensitive_header(name);
+        if !http::HeaderName::try_from(key.value.as_str()).is_ok_and(|name| is_kept(&name)) {
+            let hint = "write for example \"x-github-delivery\"";
+            step.wrong(key.at, "key_header", "it is no header that calls could be told apart by", Some(hint));
+        }
+        return Some(hook.keyed_by(key.value));
     }
     (step.flag("startup") == Some(true)).then(Trigger::startup)
 }
@@ -212,7 +235,9 @@ pub(super) fn check_flows(reading: &Reading<'_>, top: &Table<'_, '_>, config: &C
         let dot = if setting.is_empty() { "" } else { "." };
         reading.problem(at, format!("{section}.{name}{dot}{setting}"), problem, hint);
     };
-    let has_model = config.default_model.is_some() || !config.models.is_empty();
+    // An agent or flow that answers for unknown names is no model that an agent could ask.
+    let is_asked = |name: &String| !config.agents.contains_key(name) && !config.flows.contains_key(name);
+    let has_model = config.default_model.as_ref().is_some_and(is_asked) || !config.models.is_empty();
     for (name, agent) in &config.agents {
         if agent.model.is_none() && agent.tags.is_empty() && !has_model {
             let problem = "it is missing, expected the model that the agent asks".to_owned();
@@ -229,20 +254,36 @@ pub(super) fn check_flows(reading: &Reading<'_>, top: &Table<'_, '_>, config: &C
                 wrong("agents", name, "capabilities", problem, Some(format!("add [capabilities.{capability}]")));
             }
         }
+        for (capability, other) in same_tools(config, agent) {
+            let (problem, hint) = match capability == other {
+                true => (format!("{capability:?} stands there twice"), "name it once"),
+                false => {
+                    let problem =
+                        format!("{other:?} and {capability:?} hold the same tools, which a model could not tell apart");
+                    (problem, "hand them to two agents")
+                }
+            };
+            wrong("agents", name, "capabilities", problem, Some(hint.to_owned()));
+        }
         if config.models.contains_key(name) || config.routes.contains_key(name) {
             let problem = "a model or route has the same name".to_owned();
             wrong("agents", name, "", problem, Some("rename one of them".into()));
         }
     }
-    let mut hooks = HashSet::new();
+    let mut hooked: HashMap<&str, &str> = HashMap::new();
     for (name, flow) in &config.flows {
         if config.models.contains_key(name) || config.routes.contains_key(name) || config.agents.contains_key(name) {
             let problem = "a model, route or agent has the same name".to_owned();
             wrong("flows", name, "", problem, Some("rename one of them".into()));
         }
         let mut around = vec![name.as_str()];
-        for problem in unknown_steps(config, &flow.steps, &mut around) {
+        let unknown = unknown_steps(config, &flow.steps, &mut around);
+        let comes_back = unknown.iter().any(|problem| problem.starts_with("the flow"));
+        for problem in unknown {
             wrong("flows", name, "steps", problem, Some("name an agent or flow of this file".to_owned()));
+        }
+        if comes_back {
+            continue;
         }
         for problem in misplaced(config, &flow.steps) {
             wrong("flows", name, "steps", problem.to_owned(), None);
@@ -254,11 +295,64 @@ pub(super) fn check_flows(reading: &Reading<'_>, top: &Table<'_, '_>, config: &C
                 let problem = format!("{hook:?} is no id of a webhook: take letters, digits, `-`, `_` and `.`");
                 wrong("flows", name, "steps", problem, None);
             }
-            if !hooks.insert(hook.to_owned()) {
-                wrong("flows", name, "steps", format!("there are two webhooks {hook:?}"), None);
+        }
+        for hook in hooks(config, &flow.steps) {
+            if let Some(other) = hooked.insert(hook, name) {
+                let problem = match other == name {
+                    true => format!("the webhook {hook:?} stands in it twice"),
+                    false => format!("the webhook {hook:?} stands in `{other}` too"),
+                };
+                let hint = "what follows a webhook can be a flow of its own, which others may name".to_owned();
+                wrong("flows", name, "steps", problem, Some(hint));
             }
         }
     }
+}
+
+/// Capabilities of an agent that hold the same tools as one before them, with that one.
+fn same_tools<'c>(config: &'c Config, agent: &'c AgentEntry) -> Vec<(&'c str, &'c str)> {
+    let mut kinds: HashMap<&str, &str> = HashMap::new();
+    let known = agent.capabilities.iter().filter_map(|name| Some((name, config.capabilities.get(name)?)));
+    known.filter_map(|(name, entry)| Some((name.as_str(), kinds.insert(entry.kind(), name)?))).collect()
+}
+
+/// The steps of a flow with those of the flows that stand in it. `around` holds the flows in which the steps stand: what leads
+/// back to one of them is told elsewhere.
+fn flat<'c>(config: &'c Config, steps: &'c [StepEntry], around: &mut Vec<&'c str>) -> Vec<&'c StepEntry> {
+    let mut all = Vec::new();
+    for step in steps {
+        let within = match step {
+            StepEntry::Named(name) if !around.contains(&name.as_str()) => config.flows.get_key_value(name),
+            _ => None,
+        };
+        match within {
+            Some((name, flow)) => {
+                around.push(name);
+                all.extend(flat(config, &flow.steps, around));
+                around.pop();
+            }
+            None => all.push(step),
+        }
+    }
+    all
+}
+
+/// Whether nothing but a trigger sets the steps off.
+pub(crate) fn begins_with_trigger(config: &Config, steps: &[StepEntry]) -> bool {
+    let mut first = steps.first();
+    for _ in 0..DEEPEST {
+        match first {
+            Some(StepEntry::Trigger(_)) => return true,
+            Some(StepEntry::Named(name)) => first = config.flows.get(name).and_then(|flow| flow.steps.first()),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The webhooks in steps, also those of flows that stand in them.
+pub(super) fn hooks<'c>(config: &'c Config, steps: &'c [StepEntry]) -> Vec<&'c str> {
+    flat(config, steps, &mut Vec::new()).into_iter().filter_map(StepEntry::webhook).collect()
 }
 
 /// What is wrong with the order of steps.
@@ -277,7 +371,13 @@ fn misplaced(config: &Config, steps: &[StepEntry]) -> Vec<&'static str> {
             step => is_said |= says(config, step, 0),
         }
     }
-    let is_asked = !matches!(steps.first(), Some(StepEntry::Trigger(_)) | None);
+    let later = flat(config, steps, &mut Vec::new()).into_iter().skip(1);
+    let starts_late =
+        later.filter(|step| matches!(step, StepEntry::Trigger(t) if *t == Trigger::startup())).count() > 0;
+    if starts_late && !problems.iter().any(|problem| problem.starts_with("`startup`")) {
+        problems.push("a flow that begins with `startup` stands in its midst, where nothing starts");
+    }
+    let is_asked = !steps.is_empty() && !begins_with_trigger(config, steps);
     if is_asked && !is_said && problems.is_empty() {
         problems.push("a client may ask for it by its name, and no agent stands in it that could answer");
     }

@@ -163,6 +163,15 @@ impl<'r, 't> Table<'r, 't> {
         }
     }
 
+    /// A whole number within bounds.
+    pub(super) fn number(&self, key: &'static str, least: u64, most: u64) -> Option<u64> {
+        let number = self.count(key, least)?;
+        if number > most {
+            self.wrong(self.place(key), key, format!("expected a whole number from {least} to {most}"), None);
+        }
+        Some(number.min(most))
+    }
+
     /// A span of time: `250ms`, `90s`, `5m`, `1h`, `7d`.
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
         let value = self.get(key)?;
