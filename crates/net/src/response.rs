@@ -344,6 +344,27 @@ impl Body {
         }
     }
 
+    /// The next piece after those that were put by, without taking it: the body still hands out everything. `None` at the end.
+    /// Nothing is lost where it is not waited for to the end.
+    ///
+    /// # Errors
+    /// What broke the body off; it is told again when the body is read.
+    pub async fn further(&mut self) -> crate::Result<Option<Bytes>> {
+        std::future::poll_fn(|cx| {
+            // Pieces are asked for as if none had been put by.
+            let mut ahead = std::mem::take(&mut self.ahead);
+            let polled = Pin::new(&mut *self).poll_next(cx);
+            if let Poll::Ready(Some(Ok(bytes))) = &polled {
+                ahead.push_back(bytes.clone());
+            }
+            self.ahead = ahead;
+            polled
+        })
+        .await
+        .transpose()
+        .inspect_err(|error| self.source = Source::Broken(error.clone()))
+    }
+
     fn end_with(&mut self, error: NetError) -> NetError {
         // Dropping what is left of the wire closes the connection.
         self.source = Source::Ended;

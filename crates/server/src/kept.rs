@@ -434,5 +434,5 @@ fn unreadable() -> Refusal {
 }
 
 fn store_failed(_: StoreError) -> Refusal {
-    Refusal::new(503, ErrorKind::Storage, "what is kept cannot be read at present; try again")
+    Refusal::new(503, ErrorKind::Storage, "what is kept cannot be read at present")
 }

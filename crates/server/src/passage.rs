@@ -6,10 +6,10 @@ use crate::metrics::Outcome;
 use crate::refusal::Refusal;
 use crate::routing::Upstream;
 use crate::telling;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body as _, SizeHint};
 use placet_core::{Diagnose as _, ErrorKind};
-use placet_wire::passing::{Passage, Watch, with_clean_errors};
+use placet_wire::passing::{Passage, Watch, Whole, with_clean_errors};
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) struct Passing {
     /// Whose events they are, where it is a stream of events.
     upstream: Option<Arc<Upstream>>,
     is_events: bool,
-    /// Whether what went on so far ends with a whole event.
-    is_between_events: bool,
+    /// Keeps its events whole that may tell of an error.
+    whole: Whole,
     /// Whether the length stays what the provider said.
     keeps_length: bool,
     state: State,
@@ -50,7 +50,8 @@ impl Passing {
         keeps_length: bool,
     ) -> Self {
         let is_events = upstream.is_some();
-        Passing { body, watch, account, upstream, is_events, is_between_events: true, keeps_length, state: State::Open }
+        let whole = Whole::default();
+        Passing { body, watch, account, upstream, is_events, whole, keeps_length, state: State::Open }
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -72,12 +73,7 @@ impl Passing {
             State::Done => return Poll::Ready(None),
         }
         if self.account.gateway.is_cut() {
-            let (held, passage) = self.watch.end();
-            if self.is_events && passage != Passage::Cut {
-                self.end(passage);
-                return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
-            }
-            return Poll::Ready(Some(self.broke(held, &ErrorKind::Unavailable)));
+            return Poll::Ready(self.over(Some(&ErrorKind::Unavailable)));
         }
         loop {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -89,34 +85,34 @@ impl Passing {
                     if !self.is_events && self.body.is_end_stream() {
                         self.end(Passage::Whole);
                     }
+                    let piece = if self.is_events { self.whole.pass(piece) } else { piece };
                     if piece.is_empty() {
+                        // What is held waits for the rest of its event; a body has ended with its length.
+                        if self.state == State::Done {
+                            return Poll::Ready(None);
+                        }
                         continue;
                     }
-                    let piece = self.without_addresses(piece);
-                    if self.is_events {
-                        self.is_between_events = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
-                    }
-                    return Poll::Ready(Some(Ok(piece)));
+                    return Poll::Ready(Some(Ok(self.without_addresses(piece))));
                 }
-                Some(Err(error)) => {
-                    let (held, passage) = self.watch.end();
-                    if self.is_events && passage != Passage::Cut {
-                        // The connection broke after the answer was whole and took nothing with it.
-                        self.end(passage);
-                        return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
-                    }
-                    return Poll::Ready(Some(self.broke(held, &error.kind())));
-                }
-                None => {
-                    let (held, passage) = self.watch.end();
-                    if self.is_events && passage == Passage::Cut {
-                        return Poll::Ready(Some(self.broke(held, &ErrorKind::Interrupted)));
-                    }
-                    self.end(passage);
-                    return Poll::Ready((!held.is_empty()).then_some(Ok(held)));
-                }
+                Some(Err(error)) => return Poll::Ready(self.over(Some(&error.kind()))),
+                None => return Poll::Ready(self.over(None)),
             }
         }
+    }
+
+    /// Nothing more comes: gives what was held back, or how the answer broke off. `why`: it was no end of the provider's.
+    fn over(&mut self, why: Option<&ErrorKind>) -> Option<Result<Bytes, Broken>> {
+        let (held, passage) = self.watch.end();
+        let is_whole = if self.is_events { passage != Passage::Cut } else { why.is_none() };
+        if !is_whole {
+            return Some(self.broke(why.unwrap_or(&ErrorKind::Interrupted)));
+        }
+        // A connection that breaks after the answer was whole takes nothing with it.
+        let last = self.whole.pass(held);
+        let last = [last, self.whole.end()].concat();
+        self.end(passage);
+        (!last.is_empty()).then(|| Ok(self.without_addresses(last.into())))
     }
 
     /// What a provider tells of an error within a stream, without a credential or an address in it.
@@ -146,9 +142,9 @@ impl Passing {
         self.account.close(outcome, self.watch.usage());
     }
 
-    /// The answer broke off: the connection is closed, after the error of its protocol in a stream of events.
-    fn broke(&mut self, held: Bytes, kind: &ErrorKind) -> Result<Bytes, Broken> {
-        let is_between = self.is_between_events && held.is_empty();
+    /// The answer broke off: the connection is closed, after the error of its protocol in a stream of events. Of an event whose
+    /// end has not come nothing is told that has not gone on already.
+    fn broke(&mut self, kind: &ErrorKind) -> Result<Bytes, Broken> {
         self.end(Passage::Cut);
         if !self.is_events {
             return Err(Broken);
@@ -159,14 +155,10 @@ impl Passing {
             ErrorKind::Timeout => (504, "the provider fell silent before its answer was whole"),
             _ => (502, "the connection to the provider broke before its answer was whole"),
         };
-        let event = Refusal::new(status, kind.clone(), what).into_event(self.account.speech, self.account.id.as_str());
-        let mut last = BytesMut::with_capacity(held.len() + event.len() + 2);
-        last.extend_from_slice(&held);
-        if !is_between {
-            last.extend_from_slice(b"\n\n");
-        }
-        last.extend_from_slice(&event);
-        Ok(last.freeze())
+        let mut last = if self.whole.is_within() { b"\n\n".to_vec() } else { Vec::new() };
+        let refusal = Refusal::new(status, kind.clone(), what);
+        refusal.break_off(&self.watch, self.account.speech, self.account.id.as_str(), &mut last);
+        Ok(last.into())
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::body::Body;
 use crate::telling;
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use placet_core::{ErrorKind, ProviderError, ProviderId};
 use placet_wire::RequestError;
-use placet_wire::passing::Speech;
+use placet_wire::passing::{Speech, Watch};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -120,12 +119,10 @@ impl Refusal {
         error
     }
 
-    /// The event that ends a stream which broke off, in the shape of `speech`.
-    pub(crate) fn into_event(self, speech: Speech, request_id: &str) -> Bytes {
-        let mut event = Vec::new();
-        let id = crate::speech::answer_id(speech, request_id);
-        speech.encode_break(&id, &self.to_error(request_id), &mut event);
-        event.into()
+    /// Appends the event that ends a stream which broke off, in the shape of `speech`, and under the name that its answer goes
+    /// by. `watch` has seen what went on.
+    pub(crate) fn break_off(&self, watch: &Watch, speech: Speech, request_id: &str, out: &mut Vec<u8>) {
+        watch.encode_break(&crate::speech::answer_id(speech, request_id), &self.to_error(request_id), out);
     }
 }
 
@@ -184,7 +181,8 @@ mod tests {
             (Speech::AnthropicMessages, "event: error\n"),
             (Speech::Gemini, "data: {\"error\""),
         ] {
-            let event = refusal.clone().into_event(speech, "req_1");
+            let mut event = Vec::new();
+            refusal.break_off(&Watch::events(speech, false), speech, "req_1", &mut event);
             assert!(event.starts_with(mark.as_bytes()) && event.ends_with(b"\n\n"), "{speech}");
         }
     }

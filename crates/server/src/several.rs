@@ -45,7 +45,11 @@ impl ModelProvider for Several {
             let Some(target) = self.route.targets.get(index) else { continue };
             let Some(provider) = Metered::of(target) else { continue };
             let asked = TurnRequest { model: target.model.to_string(), ..(*request).clone() };
-            let error = match provider.ask(Arc::new(asked), context.clone()).await {
+            let answered = match provider.ask(Arc::new(asked), context.clone()).await {
+                Ok(events) => crate::opening::opened(events, &context.env).await,
+                Err(error) => Err(error),
+            };
+            let error = match answered {
                 Ok(events) => {
                     target.breaker.succeeded();
                     return Ok(events);

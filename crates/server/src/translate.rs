@@ -7,6 +7,7 @@ use crate::gateway::{Gateway, OMITTED, Snapshot};
 use crate::headers::TRACEPARENT;
 use crate::kept::Keeping;
 use crate::metrics::Outcome;
+use crate::opening::opened;
 use crate::refusal::Refusal;
 use crate::routing::{Asked, Route, Target};
 use crate::speech::{Encoder, answer_id, decode_request, encode_response, nobody};
@@ -97,7 +98,11 @@ impl Gateway {
                 format!("the model behind this name cannot take what was asked, and the route is strict: {omitted}");
             return Err(Missed::refused(Refusal::new(400, ErrorKind::Unsupported, message)));
         }
-        let events = answered.map_err(|error| Missed::provider(&error, target.asked.hidden()))?;
+        let events = match answered {
+            Ok(events) if asked.stream => opened(events, &self.env).await,
+            answered => answered,
+        };
+        let events = events.map_err(|error| Missed::provider(&error, target.asked.hidden()))?;
         let owner = provider.id().clone();
         let mut response = if asked.stream {
             let Some(account) = account.take() else { return Err(Missed::gone()) };

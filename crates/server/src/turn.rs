@@ -29,7 +29,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// How much of an error's body is read.
 const ERROR_BYTES: usize = 64 << 10;
 /// How much of an answer that is no stream is waited for before its head is sent.
-const HELD: usize = 64 << 10;
+pub(crate) const HELD: usize = 64 << 10;
 
 /// From how many bytes on a body is sent in pieces rather than copied.
 const LONG: usize = 8 << 10;
@@ -289,7 +289,9 @@ impl Gateway {
         // where there is nobody else to ask.
         if !asked.stream {
             response.body.hold(HELD).await.map_err(unsent)?;
-        } else if is_noted || route.targets.len() > 1 {
+        } else if route.targets.len() > 1 {
+            self.opened(upstream, &mut response, asked.speech).await?;
+        } else if is_noted {
             response.body.first().await.map_err(unsent)?;
         }
         let Some(mut account) = account.take() else { return Err(Missed::gone()) };

@@ -49,7 +49,7 @@ pub use answer::EventEncoder;
 pub use answer_whole::encode_response;
 pub use decode::{EventDecoder, Pending, decode_response, pending};
 pub use encode::{encode_count_request, encode_request};
-pub use failure::{encode_error, encode_error_event, encode_failed_event};
+pub use failure::{encode_error, encode_error_event, encode_failed_after, encode_failed_event};
 pub use fields::FIELDS;
 pub(crate) use hosted::decode as decode_hosted;
 pub use onto::encode_request_onto;

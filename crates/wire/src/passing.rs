@@ -12,7 +12,7 @@ mod watch;
 
 pub use outline::{Edit, Outline, splice, splice_apart};
 pub use state::{holds_native, holds_sealed, response_id};
-pub use watch::{Passage, Watch, with_clean_errors};
+pub use watch::{Opening, Passage, Watch, Whole, with_clean_errors};
 
 /// The protocol of a request and its answer, as far as handing it on goes.
 pub use crate::protocol::Protocol as Speech;

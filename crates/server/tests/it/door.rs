@@ -100,3 +100,26 @@ async fn who_opens_a_connection_and_asks_nothing_loses_it() {
         let _ = silent.read_to_end(&mut told).await;
     }
 }
+
+#[tokio::test]
+async fn nothing_below_geminis_version_is_told_in_geminis_words() {
+    let served = serve("").await;
+    for answer in [
+        served.get("/v1beta/nothing", "").await,
+        served.post("/v1beta/models/x:fly", "{}").await,
+        served.get("/nothing", "x-goog-api-key: k\r\n").await,
+    ] {
+        assert_eq!(
+            (answer.status, answer.json()["error"]["status"].as_str()),
+            (404, Some("NOT_FOUND")),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(answer.json()["error"]["code"], 404);
+    }
+    assert!(served.get("/nothing", "").await.json()["error"]["type"].is_string());
+    // The word is one that goes with the code.
+    let head = "GET /v1beta/models HTTP/1.1\r\nhost: evil.example.com\r\nconnection: close\r\n\r\n";
+    let answer = served.raw(head.as_bytes()).await;
+    assert_eq!((answer.status, answer.json()["error"]["status"].as_str()), (421, Some("INVALID_ARGUMENT")));
+}

@@ -147,3 +147,29 @@ async fn an_error_within_a_stream_that_is_handed_on_names_no_place() {
     let told = &text[said.len()..];
     assert!(told.contains("late at [address]") && !told.contains("vllm") && !told.contains("10.2.3.4"), "{told}");
 }
+
+#[tokio::test]
+async fn an_error_that_comes_in_pieces_names_no_place_either() {
+    let said = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"},\"finish_reason\":null}]}\n\n";
+    let error =
+        "data: {\"error\":{\"message\":\"late at http://vllm.internal:8000/v1 with sk-very-secret-value\"}}\n\n";
+    let asked = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true},
+                       "messages": [{"role": "user", "content": "hi"}]});
+    for cut in [3, 8, 12, 20, 40, 55, error.len() - 1] {
+        let (head, rest) = error.split_at(cut);
+        let upstream =
+            upstream([Answer::stream([said, head, rest]), Answer::stream([format!("{said}{}", &head)]).then_break()])
+                .await;
+        let served = serve(&provider(&upstream.url("v1"), "\"openai_chat\"", "")).await;
+        let text = served.post(CHAT, &asked.to_string()).await.text();
+        let told = text.strip_prefix(said).unwrap();
+        assert!(told.contains("late at [address]"), "{cut}: {told}");
+        assert!(!told.contains("vllm") && !told.contains("sk-very"), "{cut}: {told}");
+        let text = served.post(CHAT, &asked.to_string()).await.text();
+        let told = text.strip_prefix(said).unwrap();
+        // With nothing but its last line's end missing it has been told.
+        let words = if cut + 1 == error.len() { "late at [address]" } else { "broke before" };
+        assert!(told.starts_with("data: {\"error\"") && told.contains(words), "{cut}: {told}");
+        assert!(!told.contains("vllm") && !told.contains("sk-very"), "{cut}: {told}");
+    }
+}

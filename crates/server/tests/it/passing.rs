@@ -269,3 +269,21 @@ async fn a_long_body_changes_where_it_must_and_nowhere_else() {
     assert_eq!(served.post("/v1/chat/completions", &body("house")).await.status, 200);
     assert_eq!(String::from_utf8_lossy(&upstream.received()[0].body), body("real"));
 }
+
+#[tokio::test]
+async fn a_broken_answer_of_responses_is_ended_under_its_own_name() {
+    let created = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_theirs\",\"model\":\"real-7\",\"status\":\"in_progress\"}}\n\n";
+    let delta = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":4,\"delta\":\"a\"}\n\n";
+    let upstream = upstream([Answer::stream([created, delta, "event: resp"]).then_break()]).await;
+    let served = serve(&provider(&upstream.url("v1"), "\"openai_responses\"", "")).await;
+    let answer = served.post("/v1/responses", r#"{"model":"real","stream":true,"store":false,"input":"hi"}"#).await;
+    let text = answer.text();
+    let last = text.strip_prefix(&format!("{created}{delta}event: response.failed\ndata: ")).unwrap();
+    let event: serde_json::Value = serde_json::from_str(last.trim_end()).unwrap();
+    assert_eq!(event["sequence_number"], 5, "{text}");
+    assert_eq!((&event["response"]["id"], &event["response"]["model"]), (&json!("resp_theirs"), &json!("real-7")));
+    assert_eq!(
+        (&event["response"]["status"], &event["response"]["error"]["code"]),
+        (&json!("failed"), &json!("server_error"))
+    );
+}

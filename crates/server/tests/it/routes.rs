@@ -3,7 +3,7 @@
 use crate::support::serve;
 use placet_core::Env;
 use placet_server::Config;
-use placet_testkit::upstream::{Answer, Upstream};
+use placet_testkit::upstream::{Answer, Upstream, chat};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,4 +93,71 @@ async fn a_new_configuration_is_put_in_force_whole() {
     assert!(notes.iter().any(|note| note.contains("server.listen")), "{notes:?}");
     assert_eq!(served.post(CHAT, ASKED).await.json()["said"], "b");
     assert_eq!(b.received()[0].json()["model"], "new");
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_with_an_error_is_a_refusal_and_the_next_target_answers() {
+    let overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded at http://10.2.3.4/v1\"}}\n\n";
+    let start = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_a\"}}\n\n";
+    let good = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_b\"}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+    let created = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_a\"}}\n\n";
+    let failed = "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":1,\"response\":{\"id\":\"resp_a\",\"error\":{\"code\":\"server_error\",\"message\":\"crashed\"}}}\n\n";
+    let completed =
+        "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_b\"}}\n\n";
+    let limited = "data: {\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit_error\",\"code\":429}}\n\n";
+    let all = "protocols = [\"openai_chat\", \"openai_responses\", \"anthropic_messages\"]\n[routes.safe]";
+    for (path, bad, fine, status) in [
+        ("/v1/messages", vec![overloaded], good, 529),
+        ("/v1/messages", vec![start, overloaded], good, 529),
+        ("/v1/responses", vec![created, failed], completed, 503),
+        (CHAT, vec![limited], "data: [DONE]\n\n", 429),
+    ] {
+        let a = upstream([Answer::stream(bad.clone()), Answer::stream(bad.clone())]).await;
+        let b = upstream([Answer::stream([fine]), Answer::stream(bad)]).await;
+        let served = serve(&two(&a, &b, "pin = \"0s\"").replace("[routes.safe]", all).replacen(
+            "[providers.b]",
+            "protocols = [\"openai_chat\", \"openai_responses\", \"anthropic_messages\"]\n[providers.b]",
+            1,
+        ))
+        .await;
+        let mut asked = json!({"model": "safe", "stream": true});
+        match path {
+            "/v1/responses" => (asked["store"], asked["input"]) = (json!(false), json!("hi")),
+            _ => (asked["max_tokens"], asked["messages"]) = (json!(9), json!([{"role": "user", "content": "hi"}])),
+        }
+        let asked = asked.to_string();
+        let asked = asked.as_str();
+        let answer = served.post(path, asked).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, fine), "{path}");
+        assert_eq!(answer.header("x-placet-provider"), Some("b"));
+        // Where nobody answers, the client hears it as a status.
+        let answer = served.post(path, asked).await;
+        let kind = answer.header("content-type").unwrap_or_default().to_owned();
+        assert_eq!((answer.status, kind.as_str()), (status, "application/json"), "{path}: {}", answer.text());
+        assert!(
+            answer.json()["error"]["message"].is_string() && !answer.text().contains("10.2.3.4"),
+            "{}",
+            answer.text()
+        );
+        let ledger = served.ledger().await;
+        let seen: Vec<(u32, &str)> = ledger.iter().map(|line| (line.fallbacks, &*line.outcome)).collect();
+        assert_eq!(seen, [(1, "whole"), (1, "failed")]);
+    }
+}
+
+#[tokio::test]
+async fn a_translated_stream_that_begins_with_an_error_is_a_refusal_too() {
+    let limited = || Answer::stream([chat::chunk(&json!({"error": {"message": "slow down", "code": 429}}))]);
+    let begun =
+        chat::chunk(&json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}));
+    let late = format!("{begun}data: {{\"error\":{{\"message\":\"slow down\",\"code\":429}}}}\n\n");
+    let a = upstream([limited(), Answer::stream([late])]).await;
+    let b = upstream([Answer::stream(chat::answer("from b")), Answer::stream(chat::answer("from b"))]).await;
+    let served = serve(&two(&a, &b, "pin = \"0s\"\n[agents.house]\nmodel = \"safe\"")).await;
+    let asked = r#"{"model":"safe","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    for model in ["safe", "house"] {
+        let answer = served.post("/v1/messages", &asked.replace("safe", model)).await;
+        assert!(answer.status == 200 && answer.text().contains("from b"), "{model}: {}", answer.text());
+        assert!(!answer.text().contains("slow down"), "{model}: {}", answer.text());
+    }
 }

@@ -47,6 +47,20 @@ pub fn encode_failed_event(id: &str, error: &ProviderError, out: &mut Vec<u8>) {
     });
 }
 
+/// As [`encode_failed_event`], where the answer has told its head: `response` is what it said of itself at its beginning, and
+/// `sequence_number` what its next event is counted as.
+pub fn encode_failed_after(response: &Value, sequence_number: u64, error: &ProviderError, out: &mut Vec<u8>) {
+    let mut response = response.clone();
+    if let Some(fields) = response.as_object_mut() {
+        fields.insert("status".to_owned(), "failed".into());
+        fields.insert("error".to_owned(), json!({"code": code(error), "message": message(error)}));
+    }
+    sse::encode_named_data("response.failed", out, |out| {
+        let event = json!({"type": "response.failed", "sequence_number": sequence_number, "response": response});
+        write::value(out, &event);
+    });
+}
+
 /// The error of an answer that failed.
 pub(super) fn response_error(error: &ProviderError) -> Vec<u8> {
     let mut out = Vec::new();
@@ -63,7 +77,11 @@ fn code(error: &ProviderError) -> &'static str {
 fn message(error: &ProviderError) -> String {
     match error.retry_after() {
         Some(wait) if !error.message.to_ascii_lowercase().contains("try again in") => {
-            format!("{} Please try again in {}s.", error.message, wait.as_secs_f64())
+            // What says so in general says it better so.
+            let said = ["; try again later", "; try again", " Please try again."];
+            let said = said.iter().find_map(|end| error.message.strip_suffix(end)).unwrap_or(&error.message);
+            let stop = if said.ends_with(['.', '!', '?']) { "" } else { "." };
+            format!("{said}{stop} Please try again in {}s.", wait.as_secs_f64())
         }
         _ => error.message.clone(),
     }

@@ -2,9 +2,10 @@
 
 use super::Speech;
 use super::usage::{read, read_whole};
+use crate::openai_responses;
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
-use placet_core::Usage;
+use placet_core::{ProviderError, Usage};
 use std::collections::VecDeque;
 
 /// The longest event that is read for usage. A longer one passes unread.
@@ -27,6 +28,8 @@ pub struct Watch {
     /// Whether what comes is no longer read: it is too large.
     is_blind: bool,
     last: VecDeque<Bytes>,
+    /// The first event, where it says what the answer goes by.
+    first: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,7 @@ impl Watch {
 
     fn new(speech: Speech, kind: Kind, strips: bool) -> Self {
         let (open, last) = (BytesMut::new(), VecDeque::new());
-        Watch { speech, kind, usage: None, strips, open, is_blind: false, last }
+        Watch { speech, kind, usage: None, strips, open, is_blind: false, last, first: None }
     }
 
     /// What was used, as far as it was said.
@@ -148,6 +151,9 @@ impl Watch {
     }
 
     fn keep(&mut self, piece: &Bytes) {
+        if self.speech == Speech::OpenaiResponses && self.first.is_none() && !piece.is_empty() {
+            self.first = Some(piece.slice(..event_end(piece)));
+        }
         let mut events = Vec::with_capacity(KEPT);
         let mut end = piece.len();
         while end > 0 && events.len() < KEPT {
@@ -221,6 +227,21 @@ impl Watch {
         }
     }
 
+    /// Appends the event that ends a stream which broke off after it had begun. It goes by what the answer said of itself; `id`
+    /// names it where it said nothing.
+    pub fn encode_break(&self, id: &str, error: &ProviderError, out: &mut Vec<u8>) {
+        let first = self.first.as_ref().and_then(|event| serde_json::from_slice::<Head>(&data_of(event)).ok());
+        match first.map(|head| head.response).filter(serde_json::Value::is_object) {
+            Some(response) => {
+                let numbers = self.last.iter().rev().flat_map(|piece| split_events(piece));
+                let last = numbers.filter_map(|event| serde_json::from_slice::<Numbered>(&data_of(event)).ok());
+                let next = last.map(|event| event.sequence_number.saturating_add(1)).max().unwrap_or(1);
+                openai_responses::encode_failed_after(&response, next, error, out);
+            }
+            None => self.speech.encode_break(id, error, out),
+        }
+    }
+
     /// How the answer ended, by its last events.
     fn passage(&self) -> Passage {
         // The words that end an answer may also stand in what is said, where their quotes are escaped or they are no type.
@@ -246,6 +267,121 @@ impl Watch {
     }
 }
 
+/// The event that a Responses answer begins with.
+#[derive(serde::Deserialize)]
+struct Head {
+    response: serde_json::Value,
+}
+
+/// An event of a Responses answer.
+#[derive(serde::Deserialize)]
+struct Numbered {
+    sequence_number: u64,
+}
+
+/// How an answer begins that comes as a stream of events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Nothing has been said yet.
+    Nothing,
+    /// Something has.
+    Said,
+    /// The first thing that is said is an error: this is the data of its event.
+    Failed(Vec<u8>),
+}
+
+impl Opening {
+    /// Reads the beginning of a stream. What only says that an answer will come says nothing.
+    #[must_use]
+    pub fn read(speech: Speech, beginning: &[u8]) -> Self {
+        const ANNOUNCE: [&str; 5] =
+            ["response.created", "response.queued", "response.in_progress", "message_start", "ping"];
+        let announces = match speech {
+            Speech::OpenaiResponses | Speech::AnthropicMessages => &ANNOUNCE[..],
+            Speech::OpenaiChat | Speech::Gemini => &[],
+        };
+        let whole = whole_events(beginning);
+        for event in split_events(&beginning[..whole]) {
+            let data = data_of(event);
+            if tells_error(event) {
+                return Opening::Failed(data.into_owned());
+            }
+            // Comments keep a connection alive.
+            if !data.is_empty() && !is_of(event, announces) {
+                return Opening::Said;
+            }
+        }
+        Opening::Nothing
+    }
+}
+
+/// Keeps events that may tell of an error whole, so that nothing of one goes on before it has been looked at.
+#[derive(Debug, Default)]
+pub struct Whole {
+    held: BytesMut,
+    /// Whether the beginning of the event that is being told has gone on.
+    is_within: bool,
+}
+
+impl Whole {
+    /// Up to how many bytes the beginning of any event is held.
+    const SHORT: usize = 1024;
+    /// Up to how many bytes the beginning of an event is held that looks like an error.
+    const LONG: usize = 1 << 20;
+
+    /// Gives what of a piece can go on, after what was held of those before it. Of an event whose end has not come nothing
+    /// goes on for as long as it is short or looks like an error; a client could not read it anyway.
+    pub fn pass(&mut self, piece: Bytes) -> Bytes {
+        // Nearly every piece ends here.
+        if self.held.is_empty() && ends_event(&piece) {
+            self.is_within = false;
+            return piece;
+        }
+        let mut piece = if self.held.is_empty() {
+            piece
+        } else {
+            self.held.extend_from_slice(&piece);
+            self.held.split().freeze()
+        };
+        let whole = whole_events(&piece);
+        if whole == 0 && self.is_within {
+            return piece;
+        }
+        let open = &piece[whole..];
+        let is_held = open.len() < Whole::SHORT || (open.len() < Whole::LONG && looks_like_error(open));
+        self.is_within = !open.is_empty() && !is_held;
+        if is_held {
+            self.held.extend_from_slice(&piece.split_off(whole));
+        }
+        piece
+    }
+
+    /// The bytes have ended: gives what is held, which may be an event without its last empty line. The beginning of an error
+    /// is not given.
+    pub fn end(&mut self) -> Bytes {
+        let held = self.held.split().freeze();
+        if looks_like_error(&held) && !tells_error(&held) { Bytes::new() } else { held }
+    }
+
+    /// Whether the beginning of an event has gone on whose end has not come.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        self.is_within
+    }
+}
+
+/// Whether it may be the beginning of an event that tells of an error.
+fn looks_like_error(beginning: &[u8]) -> bool {
+    [&b"\"error\""[..], b"event: error", b"event:error", b"response.failed"]
+        .iter()
+        .any(|word| memmem::find(beginning, word).is_some())
+}
+
+/// Whether an event tells of an error.
+fn tells_error(event: &[u8]) -> bool {
+    is_error(event) || is_of(event, &["response.failed"])
+}
+
 /// Events in which the errors that a provider tells are without what `clean` takes out of their data; nothing where that is nothing.
 /// An event of which a part is still to come is not looked at.
 #[must_use]
@@ -255,8 +391,7 @@ pub fn with_clean_errors(events: &Bytes, clean: &dyn Fn(&[u8]) -> Option<Vec<u8>
     let mut out = BytesMut::new();
     let mut has_changed = false;
     for event in split_events(events) {
-        let tells = is_error(event) || is_of(event, &["response.failed"]);
-        match tells.then(|| clean(&data_of(event))).flatten() {
+        match tells_error(event).then(|| clean(&data_of(event))).flatten() {
             Some(data) => {
                 has_changed = true;
                 let text = event.strip_suffix(b"\n\n").unwrap_or(event).trim_ascii_end();

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use super::*;
+use placet_core::{ErrorKind, ProviderId};
 
 const CHAT: &str = concat!(
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a \\\"usage\\\": {}\"},\"finish_reason\":null}],\"usage\":null}\n\n",
@@ -121,6 +122,83 @@ fn an_error_within_a_stream_is_cleaned_and_nothing_else_is() {
         assert_eq!(of(&format!("{said}{event}")).unwrap(), format!("{said}{wanted}"));
         assert_eq!(of(&event.replace("secret.host", "midnight")), None);
     }
+}
+
+#[test]
+fn an_error_is_kept_whole_wherever_it_is_cut() {
+    let said = "data: {\"choices\":[{\"delta\":{\"content\":\"one\"}}]}\n\n";
+    for error in [
+        "data: {\"error\":{\"message\":\"at secret.host\"}}\n\n",
+        "event: error\r\ndata: {\"type\":\"error\",\"error\":{\"message\":\"secret.host\"}}\r\n\r\n",
+        "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"message\":\"secret.host\"}}}\n\n",
+    ] {
+        let stream = format!("{said}{error}");
+        for cut in 1..stream.len() {
+            let mut whole = Whole::default();
+            let (head, rest) = stream.as_bytes().split_at(cut);
+            let first = whole.pass(Bytes::copy_from_slice(head));
+            let second = whole.pass(Bytes::copy_from_slice(rest));
+            assert_eq!([&first[..], &second[..]].concat(), stream.as_bytes());
+            assert!(second.ends_with(error.as_bytes()), "{cut}: the error goes on in one piece");
+            // Where it breaks off there, nothing of it goes on.
+            let mut broken = Whole::default();
+            let told = [broken.pass(Bytes::copy_from_slice(head)), broken.end()].concat();
+            let told = String::from_utf8(told).unwrap();
+            assert!(!told.contains("secret") || told.trim_end() == stream.trim_end(), "{cut}: {told}");
+        }
+    }
+    // A long event that is none goes on as it comes.
+    let long = format!("data: {{\"data\":\"{}", "x".repeat(2000));
+    let mut whole = Whole::default();
+    assert_eq!(whole.pass(Bytes::from(long.clone())), long);
+    assert!(whole.is_within());
+    assert_eq!(whole.pass(Bytes::from_static(b"x")), "x");
+    assert_eq!(whole.pass(Bytes::from_static(b"\"}\n\n")), "\"}\n\n");
+    assert!(!whole.is_within());
+}
+
+#[test]
+fn an_answer_opens_with_what_is_said_first() {
+    let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n";
+    let start = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n: alive\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n";
+    let read = |text: &str| Opening::read(Speech::AnthropicMessages, text.as_bytes());
+    assert_eq!(read(start), Opening::Nothing);
+    assert_eq!(read(&error[..20]), Opening::Nothing);
+    assert!(
+        matches!(read(error), Opening::Failed(_)) && matches!(read(&format!("{start}{error}")), Opening::Failed(_))
+    );
+    assert_eq!(read(&format!("data: {{\"type\":\"content_block_start\"}}\n\n{error}")), Opening::Said);
+    let chat = Opening::read(Speech::OpenaiChat, b"data: {\"error\":{\"message\":\"full\"}}\n\n");
+    assert_eq!(chat, Opening::Failed(b"{\"error\":{\"message\":\"full\"}}".to_vec()));
+}
+
+#[test]
+fn a_broken_answer_is_ended_under_its_own_name_and_number() {
+    let mut watch = Watch::events(Speech::OpenaiResponses, false);
+    let mut error = ProviderError::new(ErrorKind::Network, ProviderId::new("p"), "broke");
+    error.status = Some(502);
+    let mut nothing = Vec::new();
+    watch.encode_break("resp_ours", &error, &mut nothing);
+    assert!(String::from_utf8(nothing).unwrap().contains("resp_ours"));
+    for piece in [
+        "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_theirs\",\"model\":\"m-1\",\"status\":\"in_progress\",\"tools\":[]}}\n\n",
+        "event: x\ndata: {\"type\":\"x\",\"sequence_number\":1}\n\nevent: y\ndata: {\"type\":\"y\",\"sequence_number\":2}\n\nevent: z\nda",
+        "ta: {\"type\":\"z\",\"sequence_num",
+    ] {
+        watch.pass(Bytes::from_static(piece.as_bytes()));
+    }
+    assert_eq!(watch.end().1, Passage::Cut);
+    let mut out = Vec::new();
+    watch.encode_break("resp_ours", &error, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    let event: serde_json::Value =
+        serde_json::from_str(text.strip_prefix("event: response.failed\ndata: ").unwrap().trim_end()).unwrap();
+    assert_eq!(event["sequence_number"], 3, "{text}");
+    let response = &event["response"];
+    assert_eq!(
+        (&response["id"], &response["model"], &response["status"], &response["error"]["message"]),
+        (&"resp_theirs".into(), &"m-1".into(), &"failed".into(), &"broke".into())
+    );
 }
 
 /// The words that end an answer end nothing where they are what is said.
