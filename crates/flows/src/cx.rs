@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// One exchange, or one run of the body of a trigger.
 pub(crate) struct Cx {
@@ -49,10 +49,12 @@ pub(crate) struct Cx {
 }
 
 /// What changes while an exchange goes on.
-#[derive(Default)]
 pub(crate) struct Tally {
     spent: Mutex<Usage>,
     pub(crate) tab: Tab,
+    /// Settles the tab.
+    #[expect(dead_code, reason = "it acts when it is dropped")]
+    settling: DropGuard,
     omitted: Mutex<Vec<String>>,
     barriers: Mutex<HashMap<String, CancellationToken>>,
     /// Rounds that wait for the client.
@@ -67,6 +69,23 @@ pub(crate) struct Tally {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let tab = Tab::default();
+        Tally {
+            settling: tab.settling(),
+            tab,
+            spent: Mutex::default(),
+            omitted: Mutex::default(),
+            barriers: Mutex::default(),
+            opens: Mutex::default(),
+            arrived: Mutex::default(),
+            answers: Mutex::default(),
+            settled: Mutex::default(),
+        }
+    }
 }
 
 impl Tally {

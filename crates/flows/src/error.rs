@@ -139,6 +139,12 @@ pub enum FlowError {
         /// What differs: `principal`, `flow`, `request`.
         what: &'static str,
     },
+    /// A webhook was called with the same key before, and with another payload.
+    #[error("the webhook {id:?} was called with this key before, and with another payload; use a new key")]
+    HookConflict {
+        /// The webhook's id.
+        id: String,
+    },
     /// An agent selected a flow that the next selection does not hold.
     #[error("{id:?} was selected, but there is no flow of that id; there are {}", list(known))]
     UnknownSelection {
@@ -249,6 +255,7 @@ impl FlowError {
             FlowError::Expired { .. } => "continuation_expired",
             FlowError::FlowChanged => "flow_changed",
             FlowError::RunConflict { .. } => "run_conflict",
+            FlowError::HookConflict { .. } => "hook_conflict",
             FlowError::UnknownSelection { .. } | FlowError::SelectionsDiffer { .. } => "selection",
             FlowError::Panicked { .. } | FlowError::Handler(_) => "agent_failed",
             FlowError::TooDeep { .. } => "too_deep",
@@ -276,6 +283,7 @@ impl FlowError {
             | FlowError::ResultsDiffer
             | FlowError::Expired { .. }
             | FlowError::RunConflict { .. }
+            | FlowError::HookConflict { .. }
             | FlowError::Cancelled => return self.to_string(),
             FlowError::Shared(error) => return error.client_message(),
             FlowError::Upstream(error) => return upstream_message(&error.kind),
@@ -347,7 +355,8 @@ impl Diagnose for FlowError {
             FlowError::ResultsDiffer
             | FlowError::FlowChanged
             | FlowError::Expired { .. }
-            | FlowError::RunConflict { .. } => ErrorKind::Conflict,
+            | FlowError::RunConflict { .. }
+            | FlowError::HookConflict { .. } => ErrorKind::Conflict,
             FlowError::Limit { .. } | FlowError::TooDeep { .. } => ErrorKind::LimitReached,
             FlowError::Output { .. } => ErrorKind::OutputMismatch,
             FlowError::Cancelled => ErrorKind::Cancelled,

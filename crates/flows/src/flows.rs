@@ -9,11 +9,11 @@ use crate::exchange::{Exchange, Principal};
 use crate::flow::{Durable, Flow, Kind, NamedFlow};
 use crate::kept::Binding;
 use crate::models::{ModelSpec, Models, ResolvedModel, Rung};
-use crate::observe::FlowObserver;
+use crate::observe::{FlowObserver, WorkObserver};
 use crate::reply::Reply;
 use crate::suspend::EXPIRY;
 use crate::transcript::Unanswered;
-use crate::trigger::TriggerKind;
+use crate::trigger::{Trigger, TriggerKind};
 use crate::work::{Frame, WORK};
 use crate::worker::Worker;
 use indexmap::IndexMap;
@@ -43,9 +43,17 @@ pub struct FlowsBuilder {
     suspended: Duration,
     workers: usize,
     redactor: Redactor,
+    work_observer: Option<Arc<dyn WorkObserver>>,
 }
 
 impl FlowsBuilder {
+    /// Who is told what work came to that was done behind clients' backs.
+    #[must_use]
+    pub fn work_observer(mut self, observer: Arc<dyn WorkObserver>) -> Self {
+        self.work_observer = Some(observer);
+        self
+    }
+
     /// What takes secrets out of errors before they are logged or kept. Without it, the one that knows shapes of credentials
     /// and no value.
     #[must_use]
@@ -150,6 +158,7 @@ impl FlowsBuilder {
             unanswered: self.unanswered,
             suspended: self.suspended,
             redactor: self.redactor,
+            work_observer: self.work_observer,
             scheduler,
             owner,
             live: Mutex::default(),
@@ -187,6 +196,7 @@ pub(crate) struct Shared {
     pub(crate) unanswered: Unanswered,
     pub(crate) suspended: Duration,
     pub(crate) redactor: Redactor,
+    pub(crate) work_observer: Option<Arc<dyn WorkObserver>>,
     pub(crate) scheduler: Scheduler,
     pub(crate) owner: String,
     /// Kept exchanges that this process works on, by their ids.
@@ -232,6 +242,7 @@ impl Flows {
             suspended: SUSPENDED,
             workers: 4,
             redactor: Redactor::default(),
+            work_observer: None,
         }
     }
 
@@ -301,10 +312,11 @@ impl Flows {
         self.0.hooked(id)
     }
 
-    /// Calls a webhook.
+    /// Calls a webhook. Of several calls whose metadata hold the same value under its [key header](Trigger::key_header), one is
+    /// done, and the others are answered like it, for as long as the flow is kept (a day, where it is not durable).
     ///
     /// # Errors
-    /// [`FlowError::UnknownHook`]; those of the store.
+    /// [`FlowError::UnknownHook`]; [`FlowError::HookConflict`] where one of those brought another payload; those of the store.
     pub async fn hook(
         &self,
         id: &str,
@@ -321,17 +333,32 @@ impl Flows {
     /// # Errors
     /// What the store says.
     pub async fn start(&self) -> Result<()> {
-        for (name, served) in &self.0.served {
-            let id = || -> RunId { self.0.runtime.env().new_id() };
-            if let Some(TriggerKind::Startup) = head(&served.flow) {
-                let job = self.0.head_job(name, format!("startup:{name}:{}", id()), JobTime::Now)?;
-                self.0.scheduler.put(job).await?;
+        self.set_off(None).await
+    }
+
+    /// As [`Flows::start`], for flows that take the place of others while serving goes on: what happens at startup happens for
+    /// those flows that did not begin so before.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn start_after(&self, before: &Flows) -> Result<()> {
+        self.set_off(Some(before)).await
+    }
+
+    async fn set_off(&self, before: Option<&Flows>) -> Result<()> {
+        let begins = |served: &Served| matches!(head(&served.flow), Some(TriggerKind::Startup));
+        for (name, _) in self.0.served.iter().filter(|(_, served)| begins(served)) {
+            if before.is_some_and(|before| before.0.served.get(name).is_some_and(begins)) {
+                continue;
             }
+            let id: RunId = self.0.runtime.env().new_id();
+            let job = self.0.head_job(name, format!("startup:{name}:{id}"), JobTime::Now)?;
+            self.0.scheduler.put(job).await?;
         }
         self.schedule().await
     }
 
-    /// The part of [`Flows::start`] that goes by the clock: for flows that take the place of others while serving goes on.
+    /// The part of [`Flows::start`] that goes by the clock.
     ///
     /// # Errors
     /// What the store says.
@@ -426,14 +453,14 @@ fn only_agent<'a>(
     }
 }
 
-/// Where a webhook stands in a flow: what follows it.
-pub(crate) fn find_hook(flow: &Flow, id: &str, path: &mut Vec<usize>) -> Option<Frame> {
+/// Where a webhook stands in a flow: it, and what follows it.
+pub(crate) fn find_hook<'f>(flow: &'f Flow, id: &str, path: &mut Vec<usize>) -> Option<(&'f Trigger, Frame)> {
     for (at, member) in flow.members().iter().enumerate() {
         if let Kind::Trigger(trigger) = &member.node().kind
-            && trigger.0 == TriggerKind::Webhook(id.to_owned())
+            && trigger.webhook_id() == Some(id)
             && matches!(flow.node().kind, Kind::Sequence(_))
         {
-            return Some(Frame { path: path.clone(), from: at + 1 });
+            return Some((trigger, Frame { path: path.clone(), from: at + 1 }));
         }
         path.push(at);
         let found = find_hook(member, id, path);

@@ -69,7 +69,7 @@ pub(crate) enum Standing {
     Busy,
 }
 
-fn key_of(runtime: &Runtime, id: &str) -> Key {
+pub(crate) fn key_of(runtime: &Runtime, id: &str) -> Key {
     Key::new(runtime.tenant()).text("flow-kept").text(id)
 }
 

@@ -1,8 +1,11 @@
 //! What happens in an exchange, for traces and logs.
 
+use crate::exchange::Principal;
 use crate::models::Rung;
+use crate::tab::Bill;
 use placet_core::{ProviderId, RunId, Timestamp, Usage};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Something that happened in an exchange. Every start has exactly one end.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +91,38 @@ pub enum FlowHappening {
 pub trait FlowObserver: Send + Sync {
     /// Something happened.
     fn happened(&self, event: &FlowEvent);
+}
+
+/// A piece of work that was done behind clients' backs: what follows an answer, or what a trigger set off. Each try is one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkDone {
+    /// Its run.
+    pub run: RunId,
+    /// The name that its flow is served by.
+    pub flow: String,
+    /// For whom it was done; nobody's name where nobody asked for it.
+    pub principal: Principal,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// Which try it was, from 1.
+    pub attempt: u32,
+    /// Who was asked for it, and what that cost.
+    pub bill: Bill,
+    /// The trace that it is a part of.
+    pub trace: Option<String>,
+    /// What went wrong, without secrets.
+    pub problem: Option<String>,
+    /// Whether it was cancelled, and will be taken up again.
+    pub is_cancelled: bool,
+}
+
+/// Is told what work came to that was done behind clients' backs. It must not block.
+pub trait WorkObserver: Send + Sync {
+    /// Some work has ended.
+    fn done(&self, done: &WorkDone);
 }
 
 /// Keeps the last 500 events: what happened lately, for people who look.

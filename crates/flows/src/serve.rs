@@ -5,9 +5,8 @@ use crate::answer::Answer;
 use crate::conduct::{Conduct, Start};
 use crate::cx::{Cx, Tally};
 use crate::error::{FlowError, Result};
-use crate::exchange::{Exchange, Principal, request_hash};
-use crate::flow::Flow;
-use crate::flows::{HookAnswer, Live, Served, Shared, WeakAnswer, find_hook, head, hook_key};
+use crate::exchange::{Exchange, request_hash};
+use crate::flows::{Live, Served, Shared, WeakAnswer, head, hook_key};
 use crate::kept::{Binding, Kept, Standing, derived_run, read};
 use crate::memo::Memo;
 use crate::model::calls_in;
@@ -190,7 +189,7 @@ impl Shared {
         Ok(Some(self.conduct(cx, Start::Whole(arrival.before), Some((id, binding, kept)), Some(arrival.id))))
     }
 
-    async fn bound_to(&self, id: &str) -> Result<Option<Binding>> {
+    pub(crate) async fn bound_to(&self, id: &str) -> Result<Option<Binding>> {
         let key = Key::new(self.runtime.tenant()).text("flow-kept").text(id);
         match self.runtime.store().cell(&key).await? {
             Some(cell) => Ok(Some(read(&self.runtime, &cell.value).await?)),
@@ -199,7 +198,7 @@ impl Shared {
     }
 
     /// Comes to a kept exchange: takes it up, or waits for whoever works on it.
-    async fn come(&self, id: &str, binding: &Binding, cancel: &CancellationToken) -> Result<Come> {
+    pub(crate) async fn come(&self, id: &str, binding: &Binding, cancel: &CancellationToken) -> Result<Come> {
         loop {
             if let Some(live) = self.live().get(id) {
                 if live.binding.principal != binding.principal {
@@ -253,68 +252,7 @@ impl Shared {
         }
     }
 
-    /// The flow that a webhook stands in.
-    pub(crate) fn hooked(&self, id: &str) -> Option<&str> {
-        let mut served = self.served.iter();
-        served.find(|(_, served)| find_hook(&served.flow, id, &mut Vec::new()).is_some()).map(|(name, _)| name.as_str())
-    }
-
-    pub(crate) async fn hook(
-        self: Arc<Self>,
-        id: &str,
-        principal: Principal,
-        payload: Value,
-        metadata: IndexMap<String, String>,
-    ) -> Result<HookAnswer> {
-        let found = self.served.iter().find_map(|(name, served)| {
-            find_hook(&served.flow, id, &mut Vec::new()).map(|frame| (name.clone(), served, frame))
-        });
-        let Some((name, served, frame)) = found else { return Err(FlowError::UnknownHook { id: id.to_owned() }) };
-        let captured: Option<Work> = match self.runtime.store().cell(&hook_key(&self.runtime, id)).await? {
-            Some(cell) => Some(read(&self.runtime, &cell.value).await?),
-            None => None,
-        };
-        let mut work = match captured.filter(|work: &Work| work.signature == served.signature) {
-            Some(work) => work,
-            None => Work {
-                flow: name.clone(),
-                signature: served.signature.clone(),
-                frames: vec![frame.clone()],
-                chat: Vec::new(),
-                selection: None,
-                request: TurnRequest::default(),
-                payload: Value::Null,
-                metadata: IndexMap::new(),
-                principal: principal.as_str().to_owned(),
-                depth: 1,
-            },
-        };
-        work.payload = payload;
-        work.metadata.extend(metadata);
-        let run: RunId = self.runtime.env().new_id();
-        let answers =
-            crate::conduct::steps_at(&served.flow, &frame).is_some_and(|steps| steps.iter().any(Flow::responds));
-        if !answers {
-            let job_id = format!("hook:{id}:{run}");
-            let value = serde_json::to_value(&work).map_err(|error| FlowError::internal(error.to_string()))?;
-            self.scheduler.put(Job::new(&job_id, WORK, value).owned_by(&work.principal).tried(8)).await?;
-            return Ok(HookAnswer::Accepted(job_id));
-        }
-        let exchange = Exchange {
-            request: Arc::new(work.request.clone()),
-            principal: Principal::new(work.principal.as_str()),
-            run: Some(run.clone()),
-            stream: false,
-            metadata: work.metadata.clone(),
-            cancel: CancellationToken::new(),
-        };
-        let part = Part { payload: work.payload, depth: work.depth, ..Part::plain(exchange.cancel.child_token()) };
-        let cx = self.cx(&exchange, &name, work.request, run, part);
-        let start = Start::Frames { frames: work.frames, chat: work.chat, selection: work.selection };
-        Ok(HookAnswer::Answer(self.conduct(cx, start, None, None)))
-    }
-
-    fn cx(&self, exchange: &Exchange, flow: &str, request: TurnRequest, run: RunId, part: Part) -> Arc<Cx> {
+    pub(crate) fn cx(&self, exchange: &Exchange, flow: &str, request: TurnRequest, run: RunId, part: Part) -> Arc<Cx> {
         let base = part.base.unwrap_or_else(|| run.as_str().to_owned());
         Arc::new(Cx {
             runtime: self.runtime.clone(),
@@ -340,7 +278,7 @@ impl Shared {
     }
 
     /// Lets an exchange go on in the background, and gives its answer.
-    fn conduct(
+    pub(crate) fn conduct(
         self: &Arc<Self>,
         cx: Arc<Cx>,
         start: Start,
@@ -408,20 +346,20 @@ impl Shared {
 }
 
 /// What sets one exchange apart from another of the same request.
-struct Part {
-    cancel: CancellationToken,
-    base: Option<String>,
-    memo: Memo,
-    tally: Tally,
-    before: String,
-    root: Option<String>,
-    payload: Value,
-    depth: u32,
-    claimed: HashSet<CallId>,
+pub(crate) struct Part {
+    pub(crate) cancel: CancellationToken,
+    pub(crate) base: Option<String>,
+    pub(crate) memo: Memo,
+    pub(crate) tally: Tally,
+    pub(crate) before: String,
+    pub(crate) root: Option<String>,
+    pub(crate) payload: Value,
+    pub(crate) depth: u32,
+    pub(crate) claimed: HashSet<CallId>,
 }
 
 impl Part {
-    fn plain(cancel: CancellationToken) -> Self {
+    pub(crate) fn plain(cancel: CancellationToken) -> Self {
         Part {
             cancel,
             base: None,
@@ -437,7 +375,7 @@ impl Part {
 }
 
 /// What coming to a kept exchange gives.
-enum Come {
+pub(crate) enum Come {
     Answer(Answer),
     Ours(Kept, BTreeMap<String, Value>),
     Differs(&'static str),

@@ -5,11 +5,12 @@ use placet_core::event::RetryStarted;
 use placet_core::{Money, ProviderError, ProviderId, TurnRequest, Usage};
 use placet_models::{AskContext, AskObserver, Asking, SharedProvider, Through, TurnStream, Used};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// What the models that were asked for an exchange came to, as far as what they were asked through keeps account. Cheap to
 /// clone; it does not keep the exchange going.
 #[derive(Clone, Debug, Default)]
-pub struct Tab(Arc<Mutex<Bill>>);
+pub struct Tab(Arc<Mutex<Bill>>, CancellationToken);
 
 /// The state of a [`Tab`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Tab(Arc<Mutex<Bill>>);
 pub struct Bill {
     /// The provider that began to answer last, and its model.
     pub answered: Option<(ProviderId, String)>,
+    /// The provider that was asked last, whether or not it answered, and its model.
+    pub asked: Option<(ProviderId, String)>,
     /// How many answers have come to an end.
     pub answers: u32,
     /// What they used, as far as their providers said.
@@ -32,13 +35,25 @@ impl Tab {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Waits until nothing more can be put on it: the exchange is over, and everything that went on for it.
+    pub async fn settled(&self) {
+        self.1.cancelled().await;
+    }
+
+    /// What settles it, once that is dropped.
+    pub(crate) fn settling(&self) -> DropGuard {
+        self.1.clone().drop_guard()
+    }
+
     pub(crate) fn answering(&self, provider: &ProviderId, model: &str) {
         let mut bill = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         bill.answered = Some((provider.clone(), model.to_owned()));
+        bill.asked = Some((provider.clone(), model.to_owned()));
     }
 
     pub(crate) fn used(&self, used: &Used) {
         let mut bill = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bill.asked = Some((used.provider.clone(), used.model.clone()));
         bill.cost = match bill.answers {
             0 => used.cost,
             _ => bill.cost.zip(used.cost).map(|(sum, cost)| sum + cost),

@@ -8,7 +8,7 @@ use crate::flows::Shared;
 use crate::kept::{Binding, Kept, Standing, derived_run};
 use crate::memo::Memo;
 use crate::model::CatchFlow;
-use crate::observe::FlowHappening;
+use crate::observe::{FlowHappening, WorkDone};
 use crate::suspend::{EXPIRY, expire, expiry};
 use crate::walk::Walked;
 use crate::work::{Later, Work};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// How long is known that a piece of work is done.
-const KNOWN: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const KNOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// Does the jobs of some flows.
 #[derive(Default)]
@@ -103,6 +103,7 @@ async fn carry_out(shared: &Arc<Shared>, job: &DueJob, work: Work) -> Result<()>
         tally: Tally::default(),
         claimed: std::collections::HashSet::new(),
     });
+    let (began, began_at) = (runtime.env().clock().steady(), runtime.env().now());
     let started = cx.started("");
     let start = Start::Frames { frames: work.frames, chat: work.chat, selection: work.selection };
     let ran = AssertUnwindSafe(run_body(shared, &cx, &served.flow, &start)).catch_unwind_flow();
@@ -126,6 +127,20 @@ async fn carry_out(shared: &Arc<Shared>, job: &DueJob, work: Work) -> Result<()>
         }
     };
     started.ended(&ended);
+    if let Some(observer) = &shared.work_observer {
+        observer.done(&WorkDone {
+            run: cx.run.clone(),
+            flow: cx.flow.clone(),
+            principal: cx.principal.clone(),
+            at: began_at,
+            took: runtime.env().clock().steady().saturating_sub(began),
+            attempt: job.attempt,
+            bill: cx.tally.tab.bill(),
+            trace: cx.trace(),
+            problem: ended.as_ref().err().map(|error| shared.told(error)),
+            is_cancelled: matches!(ended, Err(FlowError::Cancelled)),
+        });
+    }
     kept.let_go().await;
     ended
 }

@@ -129,7 +129,8 @@ impl Account {
         }
         self.place = None;
         let bill = self.tab.as_ref().map(Tab::bill);
-        let usage = usage.or(self.usage).or(bill.as_ref().filter(|bill| bill.answers > 0).map(|bill| bill.usage));
+        let billed = bill.as_ref().map(|bill| bill.usage).filter(|usage| *usage != Usage::default());
+        let usage = usage.or(self.usage).or(billed);
         let whole = self.gateway.env.clock().steady().saturating_sub(self.started);
         let target = self.route.targets.get(self.target).filter(|_| outcome != Outcome::Refused);
         match (target, &self.route.series) {
@@ -140,8 +141,8 @@ impl Account {
             (None, None) => {}
         }
         let cost = self.cost(usage);
-        let answered = bill.as_ref().and_then(|bill| bill.answered.as_ref());
-        let (provider, provider_model) = match (target, answered) {
+        let asked = bill.as_ref().and_then(|bill| bill.asked.as_ref());
+        let (provider, provider_model) = match (target, asked) {
             (Some(target), _) => (&*target.provider, &*target.model),
             (None, Some((provider, model))) => (provider.as_str(), model.as_str()),
             (None, None) => ("", ""),
@@ -174,6 +175,44 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         // Nobody ended it, so whoever asked is gone.
-        self.close(Outcome::Cancelled, None);
+        match self.tab.take() {
+            Some(tab) if !self.is_closed => self.close_late(tab),
+            _ => self.close(Outcome::Cancelled, None),
+        }
+    }
+}
+
+/// How long what goes on for an agent's exchange is waited for, after whoever asked is gone.
+const ENDING: Duration = Duration::from_secs(2);
+
+impl Account {
+    /// Writes it down once what its agent still does has come to its end: only then is known what that has used.
+    fn close_late(&mut self, tab: Tab) {
+        self.is_closed = true;
+        let gateway = self.gateway.clone();
+        let rest = Account {
+            gateway: gateway.clone(),
+            principal: self.principal.clone(),
+            route: self.route.clone(),
+            model: self.model.take(),
+            trace: self.trace.take(),
+            tools: std::mem::take(&mut self.tools),
+            problem: self.problem.take(),
+            tab: None,
+            is_closed: false,
+            place: None,
+            ..*self
+        };
+        self.place = None;
+        let env = gateway.env.clone();
+        drop(env.clone().spawn("account", async move {
+            let mut rest = rest;
+            tokio::select! {
+                () = tab.settled() => {}
+                () = env.sleep(ENDING) => {}
+            }
+            rest.tab = Some(tab);
+            rest.close(Outcome::Cancelled, None);
+        }));
     }
 }

@@ -1,7 +1,9 @@
 //! The agents and flows of a configuration, put together; and the work that triggers and answers leave behind.
 
 use crate::approval::PostedApprovals;
+use crate::behind::Behind;
 use crate::config::{AgentEntry, CapabilityEntry, Config, StepEntry};
+use crate::ledger::Ledger;
 use placet_core::redact::SecretRegistry;
 use placet_core::{Diagnose, Env, ErrorKind, Limits, Redactor, Secret};
 use placet_flows::{Agent, Flow, FlowError, Flows, ModelSpec, Models, Notice, Notify};
@@ -69,6 +71,8 @@ pub(crate) struct Ground<'g> {
     pub(crate) client: &'g Client,
     pub(crate) store: &'g SharedStore,
     pub(crate) tenant: &'g Tenant,
+    /// Where work is written down that is done behind clients' backs.
+    pub(crate) ledger: Option<&'g Ledger>,
 }
 
 /// Who answers for a model, and the provider's name of it.
@@ -122,7 +126,10 @@ pub(crate) fn build(
         runtime = runtime.approver(Arc::new(approver)).approval_timeout(entry.timeout);
     }
     let house = House { config, ground, find, redactor };
-    let mut builder = Flows::builder(runtime.build()).models(house.models());
+    let mut builder = Flows::builder(runtime.build()).models(house.models()).redactor(house.redactor.clone());
+    if let Some(ledger) = ground.ledger {
+        builder = builder.work_observer(Arc::new(Behind::new(ledger.clone())));
+    }
     for (name, entry) in &config.agents {
         builder = builder.flow(Flow::agent(house.agent(name, entry)?).named(name.clone()));
     }
@@ -134,6 +141,13 @@ pub(crate) fn build(
         });
     }
     Ok(Some(builder.build()?))
+}
+
+/// The capabilities of a configuration that cannot be handed over, by their names.
+pub(crate) fn capability_errors(config: &Config, ground: &Ground<'_>) -> Vec<(String, SetupError)> {
+    let house = House { config, ground, find: |_: &str| None, redactor: Redactor::default() };
+    let tried = config.capabilities.iter().map(|(name, entry)| (name, house.grant(name, entry)));
+    tried.filter_map(|(name, tried)| Some((name.clone(), tried.err()?))).collect()
 }
 
 struct House<'h, F> {
@@ -181,24 +195,28 @@ impl<F: Fn(&str) -> Option<Found>> House<'_, F> {
             agent = agent.role(instructions.clone());
         }
         for name in &entry.capabilities {
-            let grant: Grant = match self.config.capabilities.get(name) {
-                Some(CapabilityEntry::Files { root, writable, approve }) => {
-                    let files = Grant::new(self.files(name, root, *writable)?.capability());
-                    if *approve { files.ask_first() } else { files }
-                }
-                Some(CapabilityEntry::Command { root, shell }) => {
-                    let options = CommandOptions::new().redactor(self.redactor.clone());
-                    let options = if *shell { options.shell() } else { options };
-                    let commands = Commands::new(self.files(name, root, false)?, options);
-                    commands.map_err(|cause| SetupError::Capability { name: name.clone(), cause })?.capability().into()
-                }
-                Some(CapabilityEntry::Calculator) => calculator().into(),
-                // The configuration has been checked.
-                None => continue,
-            };
-            agent = agent.grant(grant);
+            // The configuration has been checked: it is there.
+            if let Some(entry) = self.config.capabilities.get(name) {
+                agent = agent.grant(self.grant(name, entry)?);
+            }
         }
         Ok(agent)
+    }
+
+    fn grant(&self, name: &str, entry: &CapabilityEntry) -> Result<Grant, SetupError> {
+        Ok(match entry {
+            CapabilityEntry::Files { root, writable, approve } => {
+                let files = Grant::new(self.files(name, root, *writable)?.capability());
+                if *approve { files.ask_first() } else { files }
+            }
+            CapabilityEntry::Command { root, shell } => {
+                let options = CommandOptions::new().redactor(self.redactor.clone());
+                let options = if *shell { options.shell() } else { options };
+                let commands = Commands::new(self.files(name, root, false)?, options);
+                commands.map_err(|cause| SetupError::Capability { name: name.to_owned(), cause })?.capability().into()
+            }
+            CapabilityEntry::Calculator => calculator().into(),
+        })
     }
 
     fn files(&self, name: &str, root: &Path, writable: bool) -> Result<Arc<Files>, SetupError> {
@@ -276,14 +294,17 @@ impl Working {
             .map(|before| before.every().filter(|name| !flows.every().any(|kept| kept == *name)).map(str::to_owned))
             .map(Iterator::collect)
             .unwrap_or_default();
-        let (cancel, is_first) = (stop.clone(), before.is_none());
+        let (cancel, before) = (stop.clone(), before.cloned());
         let work = async move {
             for name in gone {
                 if let Err(error) = flows.unschedule(&name).await {
                     tracing::warn!(%error, flow = name, "what a flow does again and again could not be taken out");
                 }
             }
-            let set_off = if is_first { flows.start().await } else { flows.schedule().await };
+            let set_off = match &before {
+                Some(before) => flows.start_after(before).await,
+                None => flows.start().await,
+            };
             if let Err(error) = set_off {
                 tracing::error!(%error, "the triggers of flows could not be set off");
             }
@@ -291,5 +312,16 @@ impl Working {
         };
         drop(env.spawn("flows", work));
         Working(stop.drop_guard())
+    }
+
+    /// Takes out what flows do again and again that nobody takes the place of.
+    pub(crate) fn end(env: &Env, before: Flows) {
+        drop(env.spawn("flows", async move {
+            for name in before.every() {
+                if let Err(error) = before.unschedule(name).await {
+                    tracing::warn!(%error, flow = name, "what a flow does again and again could not be taken out");
+                }
+            }
+        }));
     }
 }

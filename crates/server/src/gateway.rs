@@ -2,7 +2,7 @@
 
 use crate::account::RequestId;
 use crate::body::{self, Body, Bounds};
-use crate::config::{AgentEntry, Config, ConfigError, StepEntry};
+use crate::config::{AgentEntry, Config, ConfigError, begins_with_trigger};
 use crate::door::Door;
 use crate::endpoint::{Endpoint, endpoint};
 use crate::flows::{Ground, SetupError, Working};
@@ -36,7 +36,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-placet-requ
 pub(crate) const ROUTE: HeaderName = HeaderName::from_static("x-placet-route");
 pub(crate) const PROVIDER: HeaderName = HeaderName::from_static("x-placet-provider");
 /// What is said to whoever comes too late.
-pub(crate) const STOPPING: &str = "the gateway is stopping; try again";
+pub(crate) const STOPPING: &str = "the gateway is stopping";
 /// How long, and how many bytes of, a body are read after its request was answered: there are clients that read the answer
 /// only once they have sent everything, and lose it where the stream is reset.
 const READ_ON: (Duration, usize) = (Duration::from_secs(2), 1 << 20);
@@ -130,11 +130,13 @@ impl Gateway {
     /// [`SetupError`] where a provider's address or credential, or an agent's capability, cannot be used.
     pub fn new(config: Config, parts: Parts) -> Result<Arc<Self>, SetupError> {
         let metrics = Arc::new(Metrics::default());
-        let ground = Ground { env: &parts.env, client: &parts.client, store: &parts.store, tenant: &parts.tenant };
+        let (ledger, writing) = Ledger::new(parts.store.clone(), &parts.tenant, &parts.env);
+        let (env, client, store) = (&parts.env, &parts.client, &parts.store);
+        let ground = Ground { env, client, store, tenant: &parts.tenant, ledger: Some(&ledger) };
         let snapshot = Snapshot::new(config, &metrics, parts.flows.as_ref(), &ground)?;
         snapshot.begin(&parts.env, None);
         let own_work = parts.flows.as_ref().map(|flows| Working::begin(&parts.env, flows.clone(), None));
-        let (ledger, task) = Ledger::open(parts.store.clone(), &parts.tenant, &parts.env);
+        let task = parts.env.spawn("ledger", writing);
         Ok(Arc::new(Gateway {
             places: Arc::new(Semaphore::new(snapshot.config.limits.requests)),
             snapshot: RwLock::new(Arc::new(snapshot)),
@@ -186,7 +188,8 @@ impl Gateway {
         note("limits.connections", new.connections != old.connections);
         note("limits.requests", new.requests != old.requests);
         note("limits.header", new.header != old.header);
-        let ground = Ground { env: &self.env, client: &self.client, store: &self.store, tenant: &self.tenant };
+        let (env, client, store) = (&self.env, &self.client, &self.store);
+        let ground = Ground { env, client, store, tenant: &self.tenant, ledger: Some(&self.ledger) };
         let snapshot = Snapshot::new(config, &self.metrics, self.flows.as_ref(), &ground)?;
         before.finish();
         snapshot.begin(&self.env, Some(&before));
@@ -325,7 +328,10 @@ impl Gateway {
             *gemini |= heading.headers.contains_key("x-goog-api-key");
         }
         heading.speech = endpoint.speech();
-        if matches!(
+        let is_nothing = matches!(endpoint, Endpoint::Unknown | Endpoint::Method(_));
+        if is_nothing && (is_below_beta(uri.path()) || heading.headers.contains_key("x-goog-api-key")) {
+            heading.speech = Speech::Gemini;
+        } else if matches!(
             endpoint,
             Endpoint::Models { gemini: false } | Endpoint::Model { gemini: false, .. } | Endpoint::Unknown
         ) && heading.headers.contains_key("anthropic-version")
@@ -430,7 +436,7 @@ impl Gateway {
             return Ok(place);
         }
         let full = || {
-            Refusal::new(503, ErrorKind::Overloaded, "the gateway is answering as many requests as it may; try again")
+            Refusal::new(503, ErrorKind::Overloaded, "the gateway is answering as many requests as it may")
                 .retry_after(Duration::from_secs(1))
         };
         let waiting = Waiting::new(&self.queued);
@@ -483,6 +489,11 @@ pub(crate) struct Heading {
     pub(crate) is_accounted: bool,
 }
 
+/// Whether a path is of the version that only Gemini's clients know.
+fn is_below_beta(path: &str) -> bool {
+    path.split('/').find(|step| !step.is_empty()) == Some("v1beta")
+}
+
 /// What is answered to new work once there is to be none.
 fn stopping() -> Refusal {
     Refusal::new(503, ErrorKind::Unavailable, STOPPING).retry_after(Duration::from_secs(1))
@@ -501,14 +512,14 @@ pub(crate) fn json(value: &serde_json::Value) -> Response<Body> {
 }
 
 impl Snapshot {
-    fn new(
+    pub(crate) fn new(
         config: Config,
         metrics: &Arc<Metrics>,
         own: Option<&Flows>,
         ground: &Ground<'_>,
     ) -> Result<Self, SetupError> {
         // Flows that only a trigger sets off are nobody's model.
-        let is_asked = |name: &&String| !matches!(config.flows[*name].steps.first(), Some(StepEntry::Trigger(_)));
+        let is_asked = |name: &&String| !begins_with_trigger(&config, &config.flows[*name].steps);
         let configured = config.flows.keys().filter(is_asked).map(String::as_str);
         let names: Vec<&str> = own.into_iter().flat_map(Flows::names).chain(configured).collect();
         let routing = Routing::new(&config, ground.client, metrics, names.into_iter())?;
@@ -520,10 +531,14 @@ impl Snapshot {
 
     /// Begins to do what triggers and answers of its flows leave behind.
     fn begin(&self, env: &Env, before: Option<&Snapshot>) {
-        let before = before.map(|before| before.flows.as_ref());
-        if let Some(flows) = &self.flows {
-            let working = Working::begin(env, flows.clone(), before.flatten());
-            *self.working.lock().unwrap_or_else(PoisonError::into_inner) = Some(working);
+        let before = before.and_then(|before| before.flows.as_ref());
+        match (&self.flows, before) {
+            (Some(flows), before) => {
+                let working = Working::begin(env, flows.clone(), before);
+                *self.working.lock().unwrap_or_else(PoisonError::into_inner) = Some(working);
+            }
+            (None, Some(before)) => Working::end(env, before.clone()),
+            (None, None) => {}
         }
     }
 

@@ -36,11 +36,11 @@ const FORMAT: u16 = 1;
 pub struct LedgerLine<'a> {
     /// When it began.
     pub at: Timestamp,
-    /// Its id, as `x-placet-request-id` told it.
+    /// Its id, as `x-placet-request-id` told it; of work behind clients' backs, that of its run.
     pub id: Cow<'a, str>,
     /// The name of the key that asked; empty where it is not known.
     pub key: Cow<'a, str>,
-    /// The protocol it was asked in; `webhook` for a call of one.
+    /// The protocol it was asked in; `webhook` for a call of one, `later` for work behind clients' backs.
     pub protocol: Cow<'a, str>,
     /// The name of the model that the client asked for; empty where it was refused before that was read.
     pub model: Cow<'a, str>,
@@ -175,6 +175,12 @@ impl Ledger {
     /// A ledger that is kept in `store`, and the task that writes it.
     #[must_use]
     pub fn open(store: SharedStore, tenant: &Tenant, env: &Env) -> (Self, Task) {
+        let (ledger, writing) = Ledger::new(store, tenant, env);
+        (ledger, env.spawn("ledger", writing))
+    }
+
+    /// As [`Ledger::open`], with what is to be done to write it.
+    pub(crate) fn new(store: SharedStore, tenant: &Tenant, env: &Env) -> (Self, impl Future<Output = ()> + use<>) {
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
             room: AtomicUsize::new(0),
@@ -185,7 +191,7 @@ impl Ledger {
         });
         let log = log_name(tenant);
         let writer = write(shared.clone(), store, log, env.clone());
-        (Ledger { shared }, env.spawn("ledger", writer))
+        (Ledger { shared }, writer)
     }
 
     /// Queues a line. Never waits for the store.

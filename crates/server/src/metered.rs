@@ -4,7 +4,7 @@ use crate::metrics::{Outcome, Series};
 use crate::routing::Target;
 use async_trait::async_trait;
 use futures_util::Stream;
-use placet_core::{Env, ErrorKind, Price, ProviderError, ProviderId, StopReason, TurnEvent, TurnRequest, Usage};
+use placet_core::{Env, ErrorKind, Money, Price, ProviderError, ProviderId, StopReason, TurnEvent, TurnRequest, Usage};
 use placet_models::{AskContext, AskObserver, Asking, SharedProvider, Through, TurnStream, Used};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -65,6 +65,13 @@ impl Asking for Metered {
                 if !is_ours(&error) {
                     let took = env.clock().steady().saturating_sub(started);
                     meter.series.note(outcome, None, None, took);
+                    // Whoever refused has charged nothing; of an answer that was not waited for nobody knows.
+                    let cost = (outcome == Outcome::Failed).then_some(Money::ZERO);
+                    let (provider, model) = (meter.id.clone(), meter.model.clone());
+                    observer.iter().for_each(|observer| {
+                        let (provider, model) = (provider.clone(), model.clone());
+                        observer.used(&Used { provider, model, usage: None, cost });
+                    });
                 }
                 Err(error)
             }

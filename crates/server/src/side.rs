@@ -13,7 +13,7 @@ use crate::routing::{Asked, Route, Target, Upstream};
 use crate::speech::nobody;
 use crate::turn::{Missed, cut, escaped, named_model, passed_query};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response};
+use http::{HeaderName, HeaderValue, Method, Response};
 use placet_core::{ErrorKind, Usage};
 use placet_models::{AskContext, SharedProvider};
 use placet_net::Request as Sent;
@@ -22,6 +22,8 @@ use placet_wire::{anthropic_messages, gemini, openai_chat, openai_responses};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
+
+const ESTIMATED: HeaderName = HeaderName::from_static("x-placet-estimated");
 
 impl Gateway {
     /// A request that is handed on to a server that knows it, and to no other.
@@ -136,6 +138,10 @@ impl Gateway {
         };
         let mut response = match answered {
             Ok((response, usage)) => {
+                if response.headers().contains_key(ESTIMATED) {
+                    // Nobody was asked.
+                    account.target = usize::MAX;
+                }
                 account.status = 200;
                 account.close(Outcome::Whole, usage);
                 response
@@ -213,7 +219,7 @@ impl Gateway {
         };
         let mut response = crate::gateway::json(&value);
         if counted.is_none() {
-            response.headers_mut().insert("x-placet-estimated", HeaderValue::from_static("input_tokens"));
+            response.headers_mut().insert(ESTIMATED, HeaderValue::from_static("input_tokens"));
         }
         Ok((response, None))
     }

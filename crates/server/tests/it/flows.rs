@@ -3,7 +3,7 @@
 use crate::support::{serve, served_config};
 use placet_core::Env;
 use placet_core::record::Digest;
-use placet_testkit::upstream::{Answer, Upstream};
+use placet_testkit::upstream::{Answer, Upstream, chat};
 use serde_json::json;
 
 async fn told(answers: usize) -> Upstream {
@@ -100,4 +100,87 @@ async fn a_key_sets_off_only_what_it_may_ask_for() {
     let ring =
         async |name: &str| served.post_with("/v1/hooks/bell", &format!("x-api-key: {name}\r\n"), "{}").await.status;
     assert_eq!((ring("ann").await, ring("bob").await, ring("eve").await), (200, 404, 401));
+}
+
+#[tokio::test]
+async fn what_begins_at_startup_begins_when_it_comes_and_what_is_taken_out_ends() {
+    let hook = told(3).await;
+    let boot =
+        |name: &str| format!("[flows.{name}]\nsteps = [{{ startup = true }}, {{ notify = \"{}\" }}]\n", hook.url(name));
+    let bell = "[flows.bell]\nsteps = [{ webhook = \"bell\" }, \"one\", { respond = true }]\n\
+                [flows.yearly]\nsteps = [{ every = \"0 0 1 1 *\" }, \"one\"]\n";
+    let served = serve(&format!("{AGENTS}{}{bell}", boot("first"))).await;
+    hook.arrived(1).await;
+    served.jobs_until("every:", 1).await;
+    assert_eq!(served.post("/v1/hooks/bell", "{}").await.status, 200);
+    served.gateway.reload(served_config(&format!("{AGENTS}{}{}", boot("first"), boot("second")))).unwrap();
+    hook.arrived(2).await;
+    assert_eq!(served.post("/v1/hooks/bell", "{}").await.status, 404);
+    served.jobs_until("every:", 0).await;
+    // Where no flow is left, nothing of them goes on either.
+    served.gateway.reload(served_config(&format!("{AGENTS}{bell}"))).unwrap();
+    served.jobs_until("every:", 1).await;
+    served.gateway.reload(served_config("[models.m]\ntarget = \"echo:echo\"\n")).unwrap();
+    served.jobs_until("every:", 0).await;
+    served.gateway.reload(served_config(&format!("{AGENTS}{}", boot("third")))).unwrap();
+    hook.arrived(3).await;
+    let paths: Vec<String> = hook.received().into_iter().map(|one| one.path).collect();
+    assert_eq!(paths, ["/first", "/second", "/third"]);
+}
+
+#[tokio::test]
+async fn a_webhook_is_done_once_for_each_key() {
+    let hook = told(4).await;
+    let flows = format!(
+        "{AGENTS}[flows.bell]\nsteps = [{{ webhook = \"bell\", key_header = \"X-GitHub-Delivery\" }}, {{ notify = \"{0}\" }}]\n\
+         [flows.ask]\nsteps = [{{ webhook = \"ask\" }}, \"one\", {{ notify = \"{0}\" }}, {{ respond = true }}]\n",
+        hook.url("rang")
+    );
+    let served = serve(&flows).await;
+    let ring =
+        async |id: &str, header: &str, body: &str| served.post_with(&format!("/v1/hooks/{id}"), header, body).await;
+    let delivery = "x-github-delivery: d1\r\n";
+    let first = ring("bell", delivery, "{\"a\":1}").await;
+    assert_eq!(first.status, 202, "{}", first.text());
+    hook.arrived(1).await;
+    let again = ring("bell", delivery, "{\"a\":1}").await;
+    assert_eq!((again.status, again.json()), (202, first.json()));
+    assert_eq!(ring("bell", delivery, "{\"a\":2}").await.status, 409, "the same key for something else");
+    assert_eq!(ring("bell", "x-github-delivery: d2\r\n", "{\"a\":1}").await.status, 202);
+    hook.arrived(2).await;
+    let key = "idempotency-key: k1\r\n";
+    let first = ring("ask", key, "{}").await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let again = ring("ask", key, "{}").await;
+    assert_eq!((again.status, again.text(), again.header("x-run-id")), (200, first.text(), first.header("x-run-id")));
+    assert_eq!(ring("ask", key, "{\"other\":1}").await.status, 409);
+    // Without a key each call is one of its own.
+    assert_eq!(ring("ask", "", "{}").await.status, 200);
+    assert_eq!(hook.received().len(), 4);
+}
+
+#[tokio::test]
+async fn work_behind_the_clients_back_leaves_a_line() {
+    let hook = told(2).await;
+    let model = Upstream::start(&Env::system(), (0..2).map(|_| Answer::stream(chat::answer("done")))).await.unwrap();
+    let flows = format!(
+        "[providers.mine]\nbase_url = \"{1}\"\n[models.m]\ntarget = \"mine:real\"\nprice = {{ input = \"1\", output = \"1\" }}\n[agents.one]\nmodel = \"m\"\n\
+         [flows.desk]\nsteps = [\"one\", {{ respond = true }}, \"one\", {{ notify = \"{0}\" }}]\n\
+         [flows.bad]\nsteps = [{{ webhook = \"bad\" }}, {{ notify = \"http://127.0.0.1:9/nobody\" }}]\n",
+        hook.url("done"),
+        model.url("v1")
+    );
+    let served = serve(&flows).await;
+    let trace = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+    assert_eq!(served.post_with("/v1/chat/completions", trace, &ask("desk")).await.status, 200);
+    hook.arrived(1).await;
+    let lines = served.lines_until(2).await;
+    let later = lines.iter().find(|line| line.protocol == "later").unwrap();
+    assert_eq!((&*later.model, &*later.provider, &*later.outcome, later.status), ("desk", "mine", "whole", 200));
+    assert!(later.usage.is_some() && later.cost.is_some() && later.id.starts_with("run_"), "{later:?}");
+    assert_eq!((&*later.key, &*later.trace), (&*lines[0].key, "0af7651916cd43dd8448eb211c80319c"));
+    assert_eq!(served.post("/v1/hooks/bad", "{}").await.status, 202);
+    let lines = served.lines_until(4).await;
+    let failed = lines.iter().find(|line| line.protocol == "later" && line.model == "bad").unwrap();
+    assert!(failed.outcome == "failed" && !failed.problem.is_empty(), "{failed:?}");
 }

@@ -75,6 +75,17 @@ impl Served {
         read_ledger(&self.store, &Tenant::new("test"), 0, 1000).await.unwrap().1
     }
 
+    /// Waits until this many lines of the ledger are written, and gives them.
+    pub(crate) async fn lines_until(&self, count: usize) -> Vec<LedgerLine<'static>> {
+        loop {
+            let lines = read_ledger(&self.store, &Tenant::new("test"), 0, 1000).await.unwrap().1;
+            if lines.len() >= count {
+                return lines;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// How many jobs are scheduled whose ids begin so.
     pub(crate) async fn jobs(&self, beginning: &str) -> usize {
         let scheduler = Scheduler::builder(Env::system(), self.store.clone(), Tenant::new("test")).build();
