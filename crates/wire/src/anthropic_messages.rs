@@ -22,6 +22,7 @@ mod fields;
 mod hosted;
 mod knobs;
 mod lists;
+mod media;
 mod plain;
 mod request;
 mod response;

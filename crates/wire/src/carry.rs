@@ -9,6 +9,8 @@
 //! | a search result, a document made of blocks (Anthropic) | their texts, under a line that names title and source |
 //! | a summary that stands for what came before (`compaction` with a text) | a text of the model |
 //! | the context of a document | a text before it |
+//! | which piece of a video is meant | refused |
+//! | what a model said as a sound that its provider keeps | refused |
 //! | the grammar of a tool that takes a text | the same grammar, where the server has such tools; else it is told in the description |
 //! | a tool that its provider defines and its client runs, by plain calls (Anthropic) | a tool of the client's |
 //! | any other such tool, or one over what a provider holds | refused |
@@ -73,6 +75,8 @@ pub(crate) fn carry<'r>(
     carrier.fields(&mut carried)?;
     Ok(carried)
 }
+
+mod media;
 
 struct Carrier<'c> {
     provider: &'c ProviderId,
@@ -232,6 +236,10 @@ impl Carrier<'_> {
             // Pictures that a model made are content where a model may say them.
             let images = native.value.get("images").and_then(Value::as_array);
             let is_taken = self.protocol == Protocol::Gemini && images.is_some();
+            // What it said stands nowhere else.
+            if native.value.get("audio").is_some_and(says_something) && changed.parts.is_empty() {
+                return Err(self.refuse("message.audio", "the sound is kept by its own provider"));
+            }
             if is_taken && !changed.parts.iter().any(|part| matches!(part, Part::Image(_))) {
                 let images = images.into_iter().flatten().filter_map(|image| image["image_url"]["url"].as_str());
                 changed.parts.extend(images.map(|url| Part::Image(crate::openai_chat::media_of(url))));
@@ -255,9 +263,7 @@ impl Carrier<'_> {
     fn has_foreign(&self, parts: &[Part]) -> bool {
         parts.iter().any(|part| match part {
             Part::Native(native) => self.is_foreign(native),
-            Part::File(Media { native: Some(native), .. }) => {
-                self.is_foreign(native) && native.value.get("context").is_some()
-            }
+            Part::Image(media) | Part::Audio(media) | Part::File(media) => self.is_foreign_medium(media),
             _ => false,
         })
     }
@@ -267,30 +273,14 @@ impl Carrier<'_> {
         for part in parts {
             match part {
                 Part::Native(native) if self.is_foreign(native) => out.extend(self.part(native)?),
-                Part::File(media) if media.native.as_ref().is_some_and(|native| self.is_foreign(native)) => {
-                    let (context, media) = self.file(media);
-                    out.extend(context);
-                    out.push(Part::File(media));
+                part => {
+                    let mut part = part.clone();
+                    out.extend(self.medium(&mut part)?);
+                    out.push(part);
                 }
-                part => out.push(part.clone()),
             }
         }
         Ok(out)
-    }
-
-    /// A document, and what is said of it: where the protocol has no field for that, it is said before it.
-    fn file(&mut self, media: &Media) -> (Option<Part>, Media) {
-        let mut media = media.clone();
-        let Some(native) = &mut media.native else { return (None, media) };
-        let Value::Object(fields) = &mut native.value else { return (None, media) };
-        let Some(Value::String(context)) = fields.shift_remove("context") else { return (None, media) };
-        let is_own = self.protocol == Protocol::AnthropicMessages && fields.is_empty();
-        let name = media.name.as_deref().unwrap_or("the next one");
-        let said = (!is_own).then(|| Part::text(format!("Context of the document {name}:\n{context}\n")));
-        if fields.is_empty() {
-            media.native = is_own.then(|| self.own(json!({"context": context})));
-        }
-        (said, media)
     }
 
     /// What a user or a tool said in another protocol's words, in words of ours.

@@ -69,6 +69,8 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     // The beginning of the answer, from which the model is to go on.
     ("message.prefill", Class::Content),
     ("message.native", Class::State),
+    ("message.audio", Class::Content),
+    ("message.order", Class::Hint),
     ("reasoning", Class::State),
     ("tool_call", Class::Content),
     ("tool_call.native", Class::State),
@@ -108,6 +110,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("search_result", Class::Content),
     ("document.blocks", Class::Content),
     ("file.context", Class::Content),
+    ("file.video_metadata", Class::Restriction),
     // Tools and their choice.
     ("tool", Class::Content),
     ("tool.strict", Class::Hint),
@@ -162,6 +165,7 @@ pub const ALL_FIELDS: &[(&str, Class)] = &[
     ("output.strict", Class::Constraint),
     ("output.loose", Class::Hint),
     ("output.any_object", Class::Constraint),
+    ("output.name", Class::Hint),
     ("output.description", Class::Hint),
     ("provider_state", Class::State),
     // What the items of the request follow, where they are not the whole conversation.

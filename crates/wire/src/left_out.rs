@@ -41,6 +41,9 @@ pub fn left_out(protocol: Protocol, head: &AnswerHead, turn: &Turn) -> Vec<Omiss
     if turn.service_tier.is_some() && turn.service_tier != again.service_tier {
         found.add("service_tier", OTHER_WORDS);
     }
+    if turn.usage.is_none() && again.usage.is_some() {
+        found.add("usage", "the provider told none; clients of this protocol expect one and are told of nothing");
+    }
     usage(&turn.usage.unwrap_or_default(), &again.usage.unwrap_or_default(), &mut found);
     let (ours, mut theirs) = (Content::of(turn), Content::of(&again));
     // What is no text may be shown as one.

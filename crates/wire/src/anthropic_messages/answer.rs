@@ -34,6 +34,14 @@ pub(super) fn stop_word(stop: &StopReason, has_calls: bool) -> &str {
         StopReason::StopSequence => "stop_sequence",
         StopReason::Refusal | StopReason::ContentFilter => "refusal",
         StopReason::Pause => "pause_turn",
+        // Another provider's word, which clients of this protocol would stumble over.
+        StopReason::Other(word) if !word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
+            if has_calls {
+                "tool_use"
+            } else {
+                "end_turn"
+            }
+        }
         other => other.as_str(),
     }
 }

@@ -2,18 +2,17 @@
 
 use super::decode::INVALID_JSON;
 use super::encode::Encoder;
+use super::media::{is_blank, media_field};
 use crate::json::Written;
 use crate::names::alias_within;
-use crate::video::is_video;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use placet_core::part::{CacheMark, Media, MediaSource, Native, Text};
+use placet_core::part::{CacheMark, Media, Native, Text};
 use placet_core::{CallId, Item, ItemBody, Message, Part, ProviderError, Role, ToolCall, ToolResult, TurnRequest};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 type Fields = Map<String, Value>;
 
@@ -103,7 +102,7 @@ enum ResultContent<'a> {
     Blocks(Vec<Block<'a>>),
 }
 
-enum Source<'a> {
+pub(super) enum Source<'a> {
     Inline { mime: &'a str, base64: &'a str },
     Text(String),
     Url(&'a str),
@@ -254,6 +253,13 @@ impl<'e, 'a> Writer<'e, 'a> {
             self.item(item)?;
         }
         self.flush()?;
+        let is_users = |item: &Arc<Item>| matches!(&item.body, ItemBody::Message(said) if said.role == Role::User);
+        if self.out.messages.is_empty() && request.items.iter().any(is_users) {
+            return Err(self
+                .encoder
+                .refusal()
+                .of("message.user", "nothing is said; the provider takes no empty message"));
+        }
         Ok(self.out)
     }
 
@@ -405,8 +411,15 @@ impl<'e, 'a> Writer<'e, 'a> {
         let writes_marks = self.encoder.writes_marks;
         let is_plain = |text: &Text| (text.cache.is_none() || !writes_marks) && text.native.is_none();
         let all = result.outcome.content.as_slice();
-        let told: Vec<&Part> =
+        let mut told: Vec<&Part> =
             all.iter().filter(|part| !matches!(part, Part::Text(text) if text.text.is_empty())).collect();
+        if told.len() > 1 {
+            let before = told.len();
+            told.retain(|part| !matches!(part, Part::Text(text) if is_blank(&text.text)));
+            if told.len() < before {
+                self.encoder.omitted.add("text.blank", "the provider takes no text of spaces alone");
+            }
+        }
         let content = match (told.as_slice(), all) {
             ([Part::Text(text)], _) | ([], [Part::Text(text)]) if is_plain(text) => {
                 ResultContent::Text(Written(&text.text))
@@ -417,7 +430,7 @@ impl<'e, 'a> Writer<'e, 'a> {
                 for part in parts {
                     blocks.extend(self.part(part, "tool_result")?);
                 }
-                ResultContent::Blocks(blocks)
+                if blocks.is_empty() { ResultContent::None } else { ResultContent::Blocks(blocks) }
             }
         };
         let fields = self.encoder.fields("tool_result.native", result.native.as_ref());
@@ -477,6 +490,10 @@ impl<'e, 'a> Writer<'e, 'a> {
     fn part(&mut self, part: &'a Part, within: &str) -> Result<Option<Block<'a>>, ProviderError> {
         Ok(Some(match part {
             Part::Text(text) if text.text.is_empty() => return Ok(None),
+            Part::Text(text) if is_blank(&text.text) => {
+                self.encoder.omitted.add("text.blank", "the provider takes no text of spaces alone");
+                return Ok(None);
+            }
             Part::Text(text) => {
                 let fields = self.encoder.fields("text.native", text.native.as_ref());
                 let mut block = self.block(BlockBody::Text(Written(&text.text)), fields);
@@ -531,68 +548,5 @@ impl<'e, 'a> Writer<'e, 'a> {
         let mut block = self.block(BlockBody::Media { kind, source, title }, fields);
         block.cache = self.encoder.mark(cache, media.cache.as_ref());
         block
-    }
-
-    fn image(&self, media: &'a Media) -> Result<Source<'a>, ProviderError> {
-        let refusal = self.encoder.refusal();
-        let field = media_field("image", &media.source);
-        match &media.source {
-            MediaSource::Inline(inline) => match media.mime_type.as_deref() {
-                Some(mime) => Ok(Source::Inline { mime, base64: &inline.base64 }),
-                None => Err(refusal.of(field, "its media type is not said")),
-            },
-            MediaSource::Url(url) => Ok(Source::Url(&url.url)),
-            MediaSource::ProviderFile(file) if file.provider == self.encoder.dialect.provider => {
-                Ok(Source::File(&file.id))
-            }
-            MediaSource::ProviderFile(_) => Err(refusal.of(field, "another provider holds it")),
-            _ => Err(refusal.of(field, "its bytes have to be fetched first")),
-        }
-    }
-
-    fn document(&self, media: &'a Media) -> Result<Source<'a>, ProviderError> {
-        let refusal = self.encoder.refusal();
-        let field = media_field("file", &media.source);
-        if is_video(media) {
-            return Err(refusal.of("file.video", "it takes documents only"));
-        }
-        match &media.source {
-            MediaSource::Inline(inline) => match media.mime_type.as_deref() {
-                Some(mime @ "application/pdf") => Ok(Source::Inline { mime, base64: &inline.base64 }),
-                Some(mime) if mime == "text/plain" || mime.starts_with("text/") || mime == "application/json" => {
-                    let text = STANDARD.decode(inline.base64.as_bytes()).ok();
-                    let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-                    text.map(Source::Text).ok_or_else(|| refusal.of(field, "the text is no UTF-8"))
-                }
-                mime => {
-                    let what = format!("its media type is `{}`", mime.unwrap_or("unknown"));
-                    Err(refusal.of(field, &what))
-                }
-            },
-            MediaSource::Url(url) => Ok(Source::Url(&url.url)),
-            MediaSource::ProviderFile(file) if file.provider == self.encoder.dialect.provider => {
-                Ok(Source::File(&file.id))
-            }
-            MediaSource::ProviderFile(_) => Err(refusal.of(field, "another provider holds it")),
-            _ => Err(refusal.of(field, "its bytes have to be fetched first")),
-        }
-    }
-}
-
-/// What a medium is called in the table of fields.
-fn media_field(kind: &'static str, source: &MediaSource) -> &'static str {
-    match (kind, source) {
-        ("image", MediaSource::Inline(_)) => "image.inline",
-        ("image", MediaSource::Url(_)) => "image.url",
-        ("image", MediaSource::ProviderFile(_)) => "image.provider_file",
-        ("image", _) => "image.artifact",
-        ("file", MediaSource::Inline(_)) => "file.inline",
-        ("file", MediaSource::Url(_)) => "file.url",
-        ("file", MediaSource::ProviderFile(_)) => "file.provider_file",
-        ("file", _) => "file.artifact",
-        (_, MediaSource::Inline(_)) => "audio.inline",
-        (_, MediaSource::Url(_)) => "audio.url",
-        (_, MediaSource::ProviderFile(_)) => "audio.provider_file",
-        _ => "audio.artifact",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Thinking;
 use super::encode::Encoder;
+use super::knobs::OUTPUT_NAME;
 use crate::schema::to_anthropic;
 use crate::tiers;
 use placet_core::turn::{Controls, StateMode};
@@ -23,6 +24,8 @@ impl Encoder<'_> {
         let no = |is_given: bool, field: &str, why: &str| if is_given { Err(refusal.of(field, why)) } else { Ok(()) };
         no(controls.top_logprobs.is_some(), "top_logprobs", "it tells no probabilities")?;
         no(controls.max_hosted_calls.is_some(), "max_hosted_calls", "only each tool has a limit, `max_uses`")?;
+        let too_warm = self.dialect.takes_sampling() && controls.temperature.is_some_and(|warmth| warmth > 1.0);
+        no(too_warm, "temperature", "it takes 0 to 1")?;
         no(controls.background == Some(true), "background", "it answers at once only")?;
         // Thinking that can go back is always there: it is signed.
         let odd = controls.include.iter().any(|what| what != "reasoning.encrypted_content");
@@ -61,6 +64,9 @@ impl Encoder<'_> {
         for word in dropped {
             self.omitted.add(format!("output.loose.{word}"), "the provider does not hold a model to it");
         }
+        if output.name != OUTPUT_NAME {
+            self.omitted.add("output.name", "this protocol has no word for it");
+        }
         if output.description.is_some() {
             self.omitted.add("output.description", "this protocol has no word for it");
         }
@@ -78,7 +84,11 @@ impl Encoder<'_> {
         let effort = controls.reasoning_effort.as_deref();
         let wanted = effort.filter(|effort| *effort != "none");
         if let Some(effort) = wanted.filter(|_| dialect.effort) {
-            let effort = if effort == "minimal" { "low" } else { effort };
+            let is_least = effort == "minimal";
+            if is_least {
+                self.omitted.add("reasoning_effort.minimal", "the least that it knows is `low`");
+            }
+            let effort = if is_least { "low" } else { effort };
             let config = fields.entry("output_config").or_insert_with(|| json!({}));
             config["effort"] = effort.into();
         }
@@ -120,7 +130,12 @@ impl Encoder<'_> {
                 self.omitted.add("reasoning_summary", "this model shows its thinking as it will");
             }
             Some("none") => form["display"] = "omitted".into(),
-            Some(_) => form["display"] = "summarized".into(),
+            Some(summary) => {
+                if matches!(summary, "concise" | "detailed") {
+                    self.omitted.add(format!("reasoning_summary.{summary}"), "it sums thinking up in one way only");
+                }
+                form["display"] = "summarized".into();
+            }
             None => {}
         }
         fields.insert("thinking".into(), form);

@@ -2,6 +2,7 @@
 
 use super::blocks::{Conversation, LONGEST_NAME, Writer, mark_form};
 use super::hosted::{self, Offered};
+use super::media::is_blank;
 use super::sealed::is_sealed_block;
 use super::{Cache, Dialect};
 use crate::carry::{Takes, carry};
@@ -349,7 +350,11 @@ impl<'a> Encoder<'a> {
         conversation: &Conversation<'_>,
         fields: &mut Map<String, Value>,
     ) -> Result<(), ProviderError> {
-        let instructions = request.instructions.as_deref().filter(|text| !text.is_empty());
+        let instructions = request.instructions.as_ref().filter(|text| !text.is_empty());
+        if instructions.is_some_and(is_blank) {
+            self.omitted.add("text.blank", "the provider takes no text of spaces alone");
+        }
+        let instructions = instructions.filter(|text| !is_blank(text)).map(|text| &**text);
         if conversation.system.is_empty() {
             if let Some(text) = instructions {
                 fields.insert("system".into(), text.into());

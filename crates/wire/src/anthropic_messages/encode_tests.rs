@@ -623,7 +623,7 @@ fn marks_go_where_they_are_set_or_asked_for() {
 #[test]
 fn the_shape_of_an_answer_is_told() {
     let output =
-        |strict, schema| OutputFormat { name: "x".into(), description: None, schema: Schema::new(schema), strict };
+        |strict, schema| OutputFormat { name: "output".into(), description: None, schema: Schema::new(schema), strict };
     let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
     let request = TurnRequest { output: Some(output(true, schema.clone())), ..request(vec![user("a")]) };
     assert_eq!(encode(&request)["output_config"], json!({"format": {"type": "json_schema", "schema": schema}}));

@@ -135,7 +135,7 @@ impl Reader<'_> {
 }
 
 /// The protocol has no name for a schema, so it gets one.
-const OUTPUT_NAME: &str = "output";
+pub(super) const OUTPUT_NAME: &str = "output";
 
 fn output_format(format: &Value) -> Option<OutputFormat> {
     let format = format.as_object()?;

@@ -245,7 +245,7 @@ fn hosted() -> impl Strategy<Value = Vec<HostedTool>> {
 }
 
 fn controls() -> impl Strategy<Value = Controls> {
-    let sampling = (some(0.0f64..2.0), some(0.0f64..1.0), some(1u64..99));
+    let sampling = (some(0.0f64..=1.0), some(0.0f64..1.0), some(1u64..99));
     let effort = some(
         prop_oneof![Just("none"), Just("low"), Just("medium"), Just("high"), Just("xhigh"), Just("max")]
             .prop_map(str::to_owned),
@@ -335,7 +335,7 @@ fn request() -> impl Strategy<Value = TurnRequest> {
 /// The same request for everybody who reads it:
 ///
 /// - ids, origins and effects are ours alone; a call goes by its provider's id, a result by its call's;
-/// - empty texts are none, and what holds nothing is not there;
+/// - empty texts and those of spaces alone are none, and what holds nothing is not there;
 /// - a message of the model holds one part, and fields of its messages stand in front of all that it says in a row;
 /// - instructions and what the operator says before everything else are one thing;
 /// - what the user says after results is said with them, and results stand in front;
@@ -343,14 +343,14 @@ fn request() -> impl Strategy<Value = TurnRequest> {
 fn folded(request: &TurnRequest, omitted: &[String], is_bypassed: bool) -> Value {
     let mut bodies: Vec<Value> = Vec::new();
     let mut system: Vec<Value> = Vec::new();
-    if let Some(text) = request.instructions.as_deref().filter(|text| !text.is_empty()) {
+    if let Some(text) = request.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
         system.push(serde_json::to_value(Part::text(text)).unwrap());
     }
     let mut at_start = true;
     for item in &request.items {
         match &item.body {
             ItemBody::Message(message) => {
-                let parts: Vec<&Part> = message.parts.iter().filter(|part| part.as_text() != Some("")).collect();
+                let parts: Vec<&Part> = message.parts.iter().filter(|part| !is_blank(part)).collect();
                 if message.role == Role::System && at_start && message.native.is_none() {
                     system.extend(parts.into_iter().map(|part| serde_json::to_value(part).unwrap()));
                     continue;
@@ -368,7 +368,7 @@ fn folded(request: &TurnRequest, omitted: &[String], is_bypassed: bool) -> Value
             }
             ItemBody::ToolResult(result) => {
                 at_start = false;
-                let content = result.outcome.content.iter().filter(|part| part.as_text() != Some(""));
+                let content = result.outcome.content.iter().filter(|part| !is_blank(part));
                 let content: Vec<&Part> = content.collect();
                 bodies.push(json!({"result": result.provider_id, "status": result.outcome.status.as_str(), "content": content, "native": result.native}));
             }
@@ -430,7 +430,11 @@ fn folded(request: &TurnRequest, omitted: &[String], is_bypassed: bool) -> Value
 }
 
 fn parts_are_none(message: &Message) -> bool {
-    message.native.is_none() && message.parts.iter().all(|part| part.as_text() == Some(""))
+    message.native.is_none() && message.parts.iter().all(is_blank)
+}
+
+fn is_blank(part: &Part) -> bool {
+    part.as_text().is_some_and(|text| text.trim().is_empty())
 }
 
 fn without(value: &mut Value, keys: &[&str]) {
@@ -469,8 +473,13 @@ fn a_request_comes_back_as_it_went_and_nearly_every_one_is_taken() {
     let dialect = Dialect::new(own());
     let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
     let result = runner.run(&request(), |request| {
+        let encoded = encode_request(&request, &dialect);
+        // A conversation in which nothing is said is none that could be taken.
+        if encoded.as_ref().is_err_and(|error| error.message.contains("`message.user`")) {
+            return Ok(());
+        }
         made.set(made.get() + 1);
-        if let Ok(encoded) = encode_request(&request, &dialect) {
+        if let Ok(encoded) = encoded {
             taken.set(taken.get() + 1);
             let omitted: Vec<String> = encoded.omitted.iter().map(|omission| omission.what.clone()).collect();
             let decoded = decode_request(&encoded.body, &own(), &env()).unwrap();

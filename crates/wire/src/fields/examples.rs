@@ -256,6 +256,25 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
             without = with_part(Part::File(file.clone()));
             with_part(Part::File(Media { native: Some(foreign(json!({"context": "From 1990."}))), ..file }))
         }
+        "file.video_metadata" => {
+            let file = Media { name: Some("a.pdf".into()), ..media(inline("JVBERi0="), "application/pdf") };
+            without = with_part(Part::File(file.clone()));
+            let piece = json!({"videoMetadata": {"startOffset": "1s", "endOffset": "3s"}});
+            with_part(Part::File(Media { native: Some(foreign(piece)), ..file }))
+        }
+        "message.audio" => {
+            let sound = Some(foreign(json!({"audio": {"id": "audio_1"}})));
+            with_item(Message { role: Role::Assistant, parts: Vec::new(), native: sound }.into())
+        }
+        "message.order" => {
+            let said =
+                || item(Message { role: Role::Assistant, parts: vec![Part::text("Done.")], native: None }.into());
+            without = with_call(call(&id), result(&id));
+            let mut with = without.clone();
+            without.items.insert(1, said());
+            with.items.insert(2, said());
+            with
+        }
         "native_item.foreign" => with_item(foreign(json!({"type": "foreign", "odd": 1})).into()),
         "native_item.summary" => {
             with_item(foreign(json!({"type": "compaction", "content": "They said hello."})).into())
@@ -343,6 +362,14 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
         "output.strict" => with_output(None, schema(), true),
         "output.loose" => with_output(None, schema(), false),
         "output.any_object" => with_output(None, json!({"type": "object"}), false),
+        "output.name" => {
+            let named = with_output(None, schema(), true);
+            without = named.clone();
+            if let Some(output) = &mut without.output {
+                output.name = "output".into();
+            }
+            named
+        }
         "output.description" => {
             without = with_output(None, schema(), true);
             with_output(Some("The answer."), schema(), true)

@@ -139,6 +139,9 @@ impl<'a> Encoder<'a> {
                     parts.extend(self.part(part)?);
                 }
                 let beside = self.beside(message.native.as_ref(), "message.native").unwrap_or_default();
+                if parts.is_empty() && beside.is_empty() && self.places.is_none() {
+                    return Ok(());
+                }
                 let word = self.word(item);
                 let content = user(&mut written.contents, begins, false, word);
                 content.parts.extend(parts);
@@ -213,6 +216,10 @@ impl<'a> Encoder<'a> {
     /// One part; `None` where it was left out.
     fn part(&mut self, part: &'a Part) -> Result<Option<PartForm<'a>>, ProviderError> {
         if let Part::Text(text) = part {
+            // An empty text says nothing, and some servers refuse it.
+            if text.text.is_empty() && text.native.is_none() && self.places.is_none() {
+                return Ok(None);
+            }
             return Ok(Some(self.text(text)));
         }
         Ok(self.more_than_text(part)?.map(PartForm::Made))

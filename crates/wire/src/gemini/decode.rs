@@ -84,7 +84,7 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
         answer.event(&mut waiting, None, &text, false, &mut events);
     }
     answer.settle(&mut waiting, &mut events);
-    if !answer.is_done && !answer.has_candidate {
+    if !answer.is_done && !answer.has_candidate && answer.finish.is_none() {
         let is_ours = answer.is_started || answer.usage.counted().is_some();
         let (kind, said) = if is_ours {
             (ErrorKind::Unavailable, "the answer holds no candidate and no reason why")
@@ -106,6 +106,9 @@ pub fn decode_response(provider: &ProviderId, names: Names, body: &[u8]) -> Resu
 
 /// What to do where an answer is not JSON.
 pub(super) const NOT_JSON: &str = "check that the base URL points to a Gemini API; it usually ends with /v1beta";
+
+/// The finish reason of a request that was blocked.
+const BLOCKED: &str = "SAFETY";
 
 /// What a finish reason means.
 pub(super) enum Finish {
@@ -243,14 +246,10 @@ impl Answer {
         self.response_rest.extend(chunk.rest);
         if let Some(feedback) = chunk.feedback.filter(|feedback| !feedback.is_null()) {
             let word = |key: &str| feedback.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-            if let (Some(reason), true) =
-                (word("blockReason").or_else(|| word("block_reason")), chunk.candidates.is_empty())
-            {
-                let said = word("blockReasonMessage").map(|message| format!("; {message}")).unwrap_or_default();
-                let message = format!("the request was blocked with the reason `{reason}`{said}");
-                let mut error = ProviderError::new(ErrorKind::ContentFiltered, self.provider.clone(), message);
-                error.code = Some(reason.to_owned());
-                return self.fail_with(error, out);
+            // A request that was blocked is one that was refused: an answer without a word.
+            let is_blocked = word("blockReason").or_else(|| word("block_reason")).is_some();
+            if is_blocked && chunk.candidates.is_empty() && !self.has_candidate {
+                self.finish = Some(BLOCKED.to_owned());
             }
             self.response_rest.insert("promptFeedback".to_owned(), feedback);
         }

@@ -392,12 +392,10 @@ fn tricky_5_d_candidates_without_content_and_no_candidates() {
         let turn = whole(&json!({"candidates": [candidate], "modelVersion": "m"})).unwrap();
         assert_eq!((turn.items.len(), turn.stop), (0, StopReason::End));
     }
-    let blocked = whole(&json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "No."}, "modelVersion": "m"})).unwrap_err();
-    assert_eq!(
-        (blocked.kind.clone(), blocked.code.as_deref()),
-        (ErrorKind::ContentFiltered, Some("PROHIBITED_CONTENT"))
-    );
-    assert!(blocked.message.contains("No."));
+    let feedback = json!({"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "No."});
+    let blocked = whole(&json!({"promptFeedback": feedback, "modelVersion": "m"})).unwrap();
+    assert_eq!((blocked.items.len(), blocked.stop), (0, StopReason::ContentFilter));
+    assert_eq!(blocked.native.unwrap().value["response"]["promptFeedback"], feedback);
     let nothing = whole(&json!({"usageMetadata": {"promptTokenCount": 3}, "modelVersion": "m"})).unwrap_err();
     assert_eq!(nothing.kind, ErrorKind::Unavailable);
     assert_eq!(whole(&json!({"hello": 1})).unwrap_err().kind, ErrorKind::Protocol);

@@ -492,6 +492,9 @@ impl<'a> Encoder<'a> {
         }
         config.insert("responseMimeType".to_owned(), "application/json".into());
         if is_any || support == OutputSupport::Object {
+            if output.description.is_some() {
+                self.omitted.add("output.description", "it is told with a schema only");
+            }
             return Ok(());
         }
         if let Some(known) = known.filter(|known| from_openapi(known) == *output.schema.as_value()) {

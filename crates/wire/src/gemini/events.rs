@@ -518,7 +518,14 @@ impl EventEncoder {
             candidate.insert("finishMessage".to_owned(), message.into());
         }
         let mut chunk = Map::new();
-        chunk.insert("candidates".to_owned(), Value::Array(vec![Value::Object(candidate)]));
+        // The provider's own word for a request that was blocked has no candidate.
+        let feedback = kept("response").get("promptFeedback");
+        let is_blocked = feedback.is_some_and(|feedback| {
+            ["blockReason", "block_reason"].iter().any(|key| feedback.get(key).is_some_and(Value::is_string))
+        });
+        if !(is_blocked && finished.stop == StopReason::ContentFilter) {
+            chunk.insert("candidates".to_owned(), Value::Array(vec![Value::Object(candidate)]));
+        }
         let mut kept_usage = kept("usage").clone();
         if let Some(tier) = &finished.service_tier {
             kept_usage.insert("serviceTier".to_owned(), tier.as_str().into());

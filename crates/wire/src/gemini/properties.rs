@@ -279,6 +279,13 @@ fn folded(request: &TurnRequest) -> Value {
             None => joined.push(item),
         }
     }
+    // Empty texts are none, and a message of nothing else is not there.
+    for item in &mut joined {
+        if let Some(parts) = item.get_mut("parts").and_then(Value::as_array_mut) {
+            parts.retain(|part| !(part["type"] == "text" && part["text"] == "" && part["native"].is_null()));
+        }
+    }
+    joined.retain(|item| !(item["parts"].as_array().is_some_and(Vec::is_empty) && item["native"].is_null()));
     request.items.clear();
     for tool in &mut request.tools {
         *tool = Arc::new(ToolDefinition { effect: Effect::Once, ..ToolDefinition::clone(tool) });

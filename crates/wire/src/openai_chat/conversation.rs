@@ -95,7 +95,12 @@ impl<'a, 'o> Conversation<'a, 'o> {
         forms: &mut Vec<Form<'a>>,
     ) -> Result<(), ProviderError> {
         match &item.body {
-            ItemBody::Message(message) if message.role == Role::Assistant => said.texts.push(message),
+            ItemBody::Message(message) if message.role == Role::Assistant => {
+                if !said.calls.is_empty() && !message.text().is_empty() {
+                    self.omitted.add("message.order", "a text stands before the calls of its turn here");
+                }
+                said.texts.push(message);
+            }
             ItemBody::Message(message) => {
                 self.flush(said, results, forms)?;
                 let role = match &message.role {

@@ -125,6 +125,7 @@ fn state_of_others_is_left_out_and_reported() {
         let told = match field {
             "message.native" => "message.native.odd",
             "tool.native" => "tool.native.defer_loading",
+            "image.native" => "image.native.odd",
             "native" => "native.odd_field",
             field => field,
         };

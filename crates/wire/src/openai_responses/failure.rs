@@ -38,7 +38,7 @@ pub fn encode_failed_event(id: &str, error: &ProviderError, out: &mut Vec<u8>) {
             "type": "response.failed", "sequence_number": 0,
             "response": {
                 "id": id, "object": "response", "created_at": 0, "status": "failed",
-                "error": {"code": code(error), "message": message(error)}, "incomplete_details": null,
+                "error": {"code": response_code(error), "message": message(error)}, "incomplete_details": null,
                 "instructions": null, "metadata": {}, "model": "", "output": [], "parallel_tool_calls": true,
                 "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null, "usage": null,
             },
@@ -64,13 +64,30 @@ pub fn encode_failed_after(response: &Value, sequence_number: u64, error: &Provi
 /// The error of an answer that failed.
 pub(super) fn response_error(error: &ProviderError) -> Vec<u8> {
     let mut out = Vec::new();
-    write::value(&mut out, &json!({"code": code(error), "message": message(error)}));
+    write::value(&mut out, &json!({"code": response_code(error), "message": message(error)}));
     out
 }
 
 /// The word that clients know an error by.
 fn code(error: &ProviderError) -> &'static str {
     words(&error.kind).2
+}
+
+/// The word for an error within an answer, where the protocol knows fewer. Some that it does not list its provider sends all the
+/// same, and clients go by them: they make a conversation shorter, wait, or give up.
+fn response_code(error: &ProviderError) -> &'static str {
+    match error.kind {
+        ErrorKind::InvalidRequest
+        | ErrorKind::Unsupported
+        | ErrorKind::ContentFiltered
+        | ErrorKind::Authentication
+        | ErrorKind::Permission
+        | ErrorKind::NotFound
+        | ErrorKind::Conflict => "invalid_prompt",
+        ErrorKind::RateLimited | ErrorKind::LimitReached => "rate_limit_exceeded",
+        ErrorKind::ContextLength | ErrorKind::QuotaExhausted | ErrorKind::Overloaded => code(error),
+        _ => "server_error",
+    }
 }
 
 /// What it says and, where the other side asks to wait, how long: clients read it there.

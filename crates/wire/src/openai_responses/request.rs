@@ -167,6 +167,10 @@ impl<'a> Fields<'a> {
             metadata: self.object("metadata")?.cloned().unwrap_or_default(),
             ..Controls::default()
         };
+        // Both may be said, and need not be the same.
+        if let Some(user) = self.text("user")?.filter(|user| controls.user.as_ref() != Some(user)) {
+            beyond.insert("user".to_owned(), user.into());
+        }
         if let Some(reasoning) = self.object("reasoning")? {
             controls.reasoning_effort = inner("reasoning", reasoning, "effort")?;
             controls.reasoning_summary =

@@ -2,7 +2,7 @@
 
 use super::{Case, Served, compare_calls, fold, provider, thought};
 use placet_core::part::Native;
-use placet_core::{Env, ErrorKind, ItemBody, Part, ProviderError, Turn, TurnEvent, TurnRequest};
+use placet_core::{Env, ErrorKind, ItemBody, Part, ProviderError, StopReason, Turn, TurnEvent, TurnRequest};
 use placet_wire::gemini::{self, Dialect};
 use placet_wire::names::Names;
 use placet_wire::{AnswerHead, DecodedRequest, RequestError};
@@ -137,9 +137,8 @@ impl Served for Gemini {
             Ok(turn) => turn,
             Err(error) => {
                 let code = error.code.as_deref();
-                let fits = match (blocked, expected["error"]["kind"].as_str()) {
-                    (Some(reason), _) => error.kind == ErrorKind::ContentFiltered && code == Some(reason),
-                    (None, Some("stream_interrupted")) => error.kind == ErrorKind::Interrupted,
+                let fits = match expected["error"]["kind"].as_str() {
+                    Some("stream_interrupted") => error.kind == ErrorKind::Interrupted,
                     _ => expected["is_error"] == true && code == expected["stop"].as_str(),
                 };
                 check("error", fits, format!("unexpected {error:?}"));
@@ -148,7 +147,13 @@ impl Served for Gemini {
                 return problems;
             }
         };
-        let is_error = blocked.is_some() || expected["is_error"] == true || !expected["error"].is_null();
+        if let Some(reason) = blocked {
+            let told = turn.native.as_ref().map(|native| &native.value["response"]["promptFeedback"]["blockReason"]);
+            let is_told = turn.stop == StopReason::ContentFilter && told.is_some_and(|told| told == reason);
+            check("blocked", is_told, format!("{:?} with {told:?}", turn.stop));
+            return problems;
+        }
+        let is_error = expected["is_error"] == true || !expected["error"].is_null();
         check("error", !is_error, format!("none, expected {expected}"));
         if expected.get("text").is_some() {
             check("text", turn.text() == text("text"), format!("{:?} is not {:?}", turn.text(), text("text")));

@@ -8,6 +8,7 @@ mod bodies;
 mod counting;
 mod fuzzed;
 mod hosted;
+mod named;
 mod numbered;
 mod pairs;
 mod plain;

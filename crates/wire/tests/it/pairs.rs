@@ -273,9 +273,9 @@ fn generate(choices: &[u16], a: Protocol, b: Protocol, common: &BTreeSet<&'stati
     }
     if s.has("output.strict") {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
+        let name = s.when("output.name", "answer".into()).unwrap_or("output".into());
         let description = s.when("output.description", "The answer.".into());
-        request.output =
-            Some(OutputFormat { name: "answer".into(), description, schema: Schema::new(schema), strict: true });
+        request.output = Some(OutputFormat { name, description, schema: Schema::new(schema), strict: true });
     }
     request.hosted = hosted(s);
     if !request.hosted.is_empty() {

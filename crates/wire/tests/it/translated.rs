@@ -571,3 +571,65 @@ fn thinking_that_stays_open_until_the_end_is_told_once_and_in_its_place() {
     assert_eq!(thinking.len(), 1, "{sent}");
     assert_eq!(thinking[0]["encrypted_content"], "c2VhbGVk");
 }
+
+#[test]
+fn a_request_that_was_blocked_is_a_refusal_in_every_protocol() {
+    let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}, "modelVersion": "m"});
+    let events = read(Protocol::Gemini, &sse(std::slice::from_ref(&blocked)));
+    let turn = fold(&events).unwrap();
+    let whole = |to: Protocol| to.encode_response(&head(to), &turn);
+    assert_eq!(whole(Protocol::AnthropicMessages)["stop_reason"], "refusal");
+    assert_eq!(whole(Protocol::OpenaiChat)["choices"][0]["finish_reason"], "content_filter");
+    assert_eq!(whole(Protocol::OpenaiResponses)["incomplete_details"]["reason"], "content_filter");
+    let own = whole(Protocol::Gemini);
+    assert_eq!((&own["promptFeedback"], own.get("candidates")), (&blocked["promptFeedback"], None));
+    for to in Protocol::ALL {
+        let again = fold(&read(to, &written(to, &events))).unwrap();
+        assert!(matches!(again.stop, StopReason::Refusal | StopReason::ContentFilter), "{to}: {}", again.stop);
+    }
+}
+
+#[test]
+fn what_no_client_knows_is_told_in_words_that_it_knows() {
+    let odd = json!({"candidates": [{"content": {"parts": [], "role": "model"}, "finishReason": "UNEXPECTED_TOOL_CALL"}], "modelVersion": "m"});
+    let events = read(Protocol::Gemini, &sse(&[odd]));
+    let turn = fold(&events).unwrap();
+    let told = Protocol::AnthropicMessages.encode_response(&head(Protocol::AnthropicMessages), &turn);
+    assert_eq!(told["stop_reason"], "end_turn");
+    let told = Protocol::OpenaiChat.encode_response(&head(Protocol::OpenaiChat), &turn);
+    assert_eq!(told["choices"][0]["finish_reason"], "stop");
+    let left_out = placet_wire::left_out(Protocol::AnthropicMessages, &head(Protocol::AnthropicMessages), &turn);
+    assert!(left_out.iter().any(|left| left.what.contains("UNEXPECTED_TOOL_CALL")), "{left_out:?}");
+    // Nobody counted, and whoever is told of a count hears of that.
+    assert!(left_out.iter().any(|left| left.what == "usage"), "{left_out:?}");
+}
+
+#[test]
+fn an_answer_that_failed_says_so_in_words_of_its_protocol() {
+    use placet_core::ErrorKind;
+    let known = [
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "context_length_exceeded",
+        "insufficient_quota",
+        "server_is_overloaded",
+    ];
+    for kind in [
+        ErrorKind::Unsupported,
+        ErrorKind::Authentication,
+        ErrorKind::NotFound,
+        ErrorKind::Conflict,
+        ErrorKind::LimitReached,
+        ErrorKind::Timeout,
+        ErrorKind::ContentFiltered,
+        ErrorKind::ContextLength,
+        ErrorKind::QuotaExhausted,
+        ErrorKind::Overloaded,
+    ] {
+        let failed = TurnEvent::Failed(Box::new(ProviderError::new(kind.clone(), "p".into(), "no")));
+        let told = data(&written(Protocol::OpenaiResponses, &[failed]));
+        let code = told.last().unwrap()["response"]["error"]["code"].as_str().unwrap().to_owned();
+        assert!(known.contains(&code.as_str()), "{kind}: {code}");
+    }
+}

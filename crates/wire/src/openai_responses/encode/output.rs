@@ -25,6 +25,9 @@ impl Encoder<'_> {
                 if !is_any_object {
                     self.omitted.add("output.loose", "the server takes no schema; it is only told to answer with JSON");
                 }
+                if output.description.is_some() {
+                    self.omitted.add("output.description", "the server takes it with a schema only");
+                }
                 json!({"type": "json_object"})
             }
             _ if output.strict => return Err(self.unsupported("output.strict")),
