@@ -318,16 +318,16 @@ pub(crate) enum ModelsCommand {
         /// Reckon with so many tokens of input
         #[arg(long, value_name = "TOKENS", default_value_t = 0)]
         input: u64,
-        /// … read from a cache
+        /// … and so many more that were read from a cache
         #[arg(long, value_name = "TOKENS", default_value_t = 0)]
         cached: u64,
-        /// … written to a cache
+        /// … and so many more that were written to a cache
         #[arg(long, value_name = "TOKENS", default_value_t = 0)]
         cache_write: u64,
-        /// … of output
+        /// … and so many tokens of output
         #[arg(long, value_name = "TOKENS", default_value_t = 0)]
         output: u64,
-        /// … served by this tier: batches, flex, priority …
+        /// … served by this tier (batch, flex, priority …), where the model has a price for it
         #[arg(long, value_name = "TIER")]
         tier: Option<String>,
     },
@@ -392,10 +392,10 @@ pub(crate) enum WireCommand {
     },
     /// Print a request, an answer or a stream in another protocol, and on standard error what was left out
     Translate {
-        /// The protocol it is in
+        /// The protocol it is in: openai_responses, openai_chat, anthropic_messages or gemini
         #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
         from: Protocol,
-        /// The protocol to print it in
+        /// The protocol to print it in, one of the same four
         #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
         to: Protocol,
         /// The model to name, in place of the one that is named (Gemini names it in the path, not in the body)

@@ -124,6 +124,12 @@ pub(crate) fn prices(house: &House) -> Result<PriceBook, Failure> {
     let mut book = catalog(house)?.map_or_else(PriceBook::bundled, PriceBook::of_catalog);
     if let Some((path, text)) = own_file(house, vars::PLACET_PRICES, "prices.json")? {
         let user: UserPrices = serde_json::from_str(&text).map_err(|error| misread(&path, &error))?;
+        let local = Providers::local();
+        let is_known = |provider: &str| vendor(provider).is_some() || local.get(provider).is_some();
+        if let Some(provider) = user.providers().find(|provider| !is_known(provider)) {
+            let problem = format!("no provider is called {provider:?}; `placet doctor` names those that there are");
+            return Err(misread(&path, &problem));
+        }
         book.take_in(user).map_err(|error| misread(&path, &error))?;
     }
     Ok(book)

@@ -202,6 +202,23 @@ impl ModelPrice {
         self.rates.iter().map(|(key, rate)| (key, *rate))
     }
 
+    /// The tiers that it has prices or factors for, beside the usual one.
+    #[must_use]
+    pub fn tiers(&self) -> Vec<String> {
+        let rates = self.rates.keys().filter_map(|key| key.tier.clone());
+        let mut tiers: Vec<String> = rates.chain(self.factors.keys().cloned()).collect();
+        tiers.sort();
+        tiers.dedup();
+        tiers
+    }
+
+    /// Whether something served by a tier is reckoned in a way of its own, or at the usual price because the tier is the usual one.
+    #[must_use]
+    pub fn has_tier(&self, tier: &str) -> bool {
+        let with = Circumstances::of_tier(Some(tier));
+        with.tier().is_none_or(|tier| self.tiers().iter().any(|known| known == tier))
+    }
+
     /// The factors for tiers and regions.
     pub fn factors(&self) -> impl Iterator<Item = (&str, Decimal)> {
         self.factors.iter().map(|(name, factor)| (name.as_str(), *factor))

@@ -20,6 +20,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The catalog that comes with this crate.
 const BUNDLED: &str = include_str!("../data/catalog.json");
+/// Models that are gone, which price lists do not name any more.
+const RETIRED: &str = include_str!("../data/retired.json");
 
 /// One model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +178,23 @@ impl Catalog {
     /// The catalog that comes with this crate, read at the first time.
     pub fn bundled() -> Arc<Catalog> {
         static READ: OnceLock<Arc<Catalog>> = OnceLock::new();
-        READ.get_or_init(|| Arc::new(Catalog::parse(BUNDLED).unwrap_or_default())).clone()
+        let read = || Catalog::parse(BUNDLED).map(Catalog::with_retired).unwrap_or_default();
+        READ.get_or_init(|| Arc::new(read())).clone()
+    }
+
+    /// The same with the models that are gone, where it does not know better.
+    fn with_retired(mut self) -> Self {
+        for model in Catalog::parse(RETIRED).unwrap_or_default().models {
+            let place = self.models.len();
+            if self.names.contains_key(&key(&model.provider, &model.id)) {
+                continue;
+            }
+            for name in std::iter::once(&model.id).chain(&model.aliases) {
+                self.names.entry(key(&model.provider, name)).or_insert(place);
+            }
+            self.models.push(model);
+        }
+        self
     }
 
     /// Knows nothing: every cost is unknown.
@@ -290,6 +308,33 @@ mod tests {
         }
         assert!(catalog.find("openai", "claude-opus-5-5").is_none());
         assert!(catalog.find("openai", "gpt-5.4-no-such").is_none());
+    }
+
+    #[test]
+    fn models_that_are_gone_are_known_with_what_takes_their_place() {
+        let retired = Catalog::parse(RETIRED).expect("the models that are gone");
+        let catalog = Catalog::bundled();
+        let now = Timestamp::from_millis(1_796_000_000_000);
+        for model in retired.models() {
+            assert!(model.retires.is_some() && model.source.is_some() && model.more.is_empty(), "{}", model.id);
+            let known = catalog.find(&model.provider, &model.id).unwrap();
+            assert_eq!(known.lifecycle(now), Lifecycle::Retired, "{}", model.id);
+        }
+        for (provider, name, replacement) in [
+            ("anthropic", "claude-3-opus-20240229", Some("claude-opus-4-8")),
+            ("anthropic", "claude-3-opus-latest", Some("claude-opus-4-8")),
+            ("anthropic", "claude-2.1", Some("claude-opus-4-8")),
+            ("openai", "gpt-4-32k", Some("gpt-4o")),
+            ("google", "gemini-1.5-pro", None),
+            ("google", "models/gemini-2.0-flash", Some("gemini-2.5-flash")),
+        ] {
+            let found = catalog.find(provider, name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(
+                (found.lifecycle(now), found.replacement.as_deref()),
+                (Lifecycle::Retired, replacement),
+                "{name}"
+            );
+        }
     }
 
     #[test]

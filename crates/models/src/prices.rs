@@ -45,6 +45,14 @@ pub struct UserPrices {
     pub markup: Option<Markup>,
 }
 
+impl UserPrices {
+    /// The providers whose models it names; a name that is no reference is passed over.
+    pub fn providers(&self) -> impl Iterator<Item = String> {
+        let references = self.costs.keys().chain(self.billed.keys());
+        references.filter_map(|name| Some(ModelRef::parse(name).ok()?.provider.as_str().to_owned()))
+    }
+}
+
 /// Prices whose meters are all known: one that is misspelt would never be charged.
 fn of_known_meters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IndexMap<String, ModelPrice>, D::Error> {
     let prices = IndexMap::<String, ModelPrice>::deserialize(deserializer)?;

@@ -225,6 +225,8 @@ pub fn class_of(field: &str) -> Option<Class> {
 
 #[cfg(test)]
 pub(crate) mod examples;
+#[cfg(test)]
+mod faults;
 
 #[cfg(test)]
 mod tests {
@@ -237,7 +239,7 @@ mod tests {
     fn every_protocol_does_what_its_table_says() {
         let own = ProviderId::new("own");
         for protocol in Protocol::ALL {
-            let faults = examples::faults(protocol.fields(), &own, |request| {
+            let faults = faults::faults(protocol.fields(), &own, |request| {
                 let encoded = protocol.encode_request(request, &own, true)?;
                 let body: Value = serde_json::from_slice(&encoded.body).unwrap_or_default();
                 // One protocol tells the model in the path.

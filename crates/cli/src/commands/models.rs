@@ -215,8 +215,14 @@ fn price(house: &House, reference: &str, usage: &Usage, tier: Option<&str>) -> D
     let book = prices(house)?;
     let Some((price, source)) = book.price(&model) else {
         return Err(Failure::new(Code::NotFound, format!("no price is known of {model}"))
-            .hint("give one in prices.json of the home folder, or with --price for one run"));
+            .hint("give one in prices.json of the home folder, or with `placet run --price` for one run"));
     };
+    if let Some(tier) = tier.filter(|tier| !price.has_tier(tier)) {
+        let known = price.tiers();
+        let known = if known.is_empty() { "the usual one alone".to_owned() } else { known.join(", ") };
+        return Err(Failure::new(Code::Usage, format!("no price is known of {model} in a tier {tier:?}"))
+            .hint(format!("its tiers are: {known}; without --tier the usual price counts")));
+    }
     let with = Circumstances::of_tier(tier);
     let asks = *usage != Usage::default();
     let cost = asks.then(|| price.cost(usage, &with));

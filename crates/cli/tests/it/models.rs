@@ -47,6 +47,8 @@ fn costs_are_reckoned_by_the_users_prices_before_the_catalogs() {
     assert!(priced.out.contains("cost $5.0225") && priced.out.contains("litellm"), "{priced:#?}");
     let flex = bench.placet(&[&ask[..], &["--tier", "flex"]].concat()).done();
     assert!(flex.out.contains("cost $2.51125"), "{flex:#?}");
+    let odd = bench.placet(&[&ask[..], &["--tier", "nosuch"]].concat()).ended_with(2);
+    assert!(odd.err.contains("nosuch") && odd.err.contains("flex"), "{odd:#?}");
     let off = bench.program(&ask).env("PLACET_CATALOG", "off").output().unwrap();
     assert!(said(off).ended_with(4).err.contains("no price is known"));
     std::fs::create_dir_all(bench.home()).unwrap();
@@ -63,6 +65,9 @@ fn costs_are_reckoned_by_the_users_prices_before_the_catalogs() {
         assert_eq!((own["cost"].as_str(), own["billed"].as_str()), (Some("1.002"), Some(billed)), "{own}");
         assert!(bench.placet(&ask).done().out.contains(&format!("billed ${billed}")));
     }
+    std::fs::write(bench.home().join("prices.json"), r#"{"costs": {"opnai:gpt-5.4": {"input": "1"}}}"#).unwrap();
+    let wrong = bench.placet(&ask).ended_with(2);
+    assert!(wrong.err.contains("prices.json") && wrong.err.contains("opnai"), "{wrong:#?}");
     std::fs::write(bench.home().join("prices.json"), r#"{"cots": {}}"#).unwrap();
     let wrong = bench.placet(&ask).ended_with(2);
     assert!(wrong.err.contains("prices.json") && wrong.err.contains("cots"), "{wrong:#?}");

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "not every binary that includes this file uses all of it")]
 
-use super::{ALL_FIELDS, Class, FieldRule, Support};
 use placet_core::env::ManualClock;
 use placet_core::hosted::{
     CodeInterpreter, ComputerUse, FileSearch, HostedOptions, HostedTool, RemoteMcp, WebFetch, WebSearch,
@@ -12,9 +11,8 @@ use placet_core::item::{Artifact, HostedCall, Reasoning};
 use placet_core::part::{ArtifactSource, CacheMark, Inline, Media, MediaSource, Native, ProviderFile, Text, Url};
 use placet_core::turn::{AllowedTools, CacheControl, CacheStrategy, Compaction, OutputFormat, StateMode};
 use placet_core::{
-    Arguments, CallId, Effect, Env, ErrorKind, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId,
-    ProviderState, Role, Schema, Stage, Status, Timestamp, ToolCall, ToolChoice, ToolDefinition, ToolResult,
-    TurnRequest,
+    Arguments, CallId, Effect, Env, Item, ItemBody, Message, Origin, Outcome, Part, ProviderId, ProviderState, Role,
+    Schema, Stage, Status, Timestamp, ToolCall, ToolChoice, ToolDefinition, ToolResult, TurnRequest,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -533,82 +531,4 @@ pub(crate) fn example(field: &str, own: &ProviderId) -> (TurnRequest, TurnReques
         }
     };
     (without, with)
-}
-
-/// How an encoder answers: the body and what was left out, or the error.
-pub(crate) type Answer = Result<(Value, Vec<String>), placet_core::ProviderError>;
-
-/// What an encoder does otherwise than its table says, a sentence each. Every field of the table of all fields must have its
-/// row.
-pub(crate) fn faults(rules: &[FieldRule], own: &ProviderId, encode: impl Fn(&TurnRequest) -> Answer) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (field, class) in ALL_FIELDS {
-        let Some(rule) = rules.iter().find(|rule| rule.field == *field) else {
-            faults.push(format!("{field}: has no row"));
-            continue;
-        };
-        let support = rule.support;
-        if rule.class != *class {
-            faults.push(format!("{field}: is a {class:?}, not a {:?}", rule.class));
-        }
-        if matches!(support, Support::Omitted | Support::Told) && !matches!(class, Class::Hint | Class::State) {
-            faults.push(format!("{field}: a {class:?} may not be left out"));
-        }
-        let (without, with) = example(field, own);
-        let base = match encode(&without) {
-            Ok((body, _)) => body,
-            Err(error) => {
-                // What is a detail of something that is refused itself is refused with it.
-                let whole: Vec<&str> = field.splitn(3, '.').take(2).collect();
-                if support != Support::Refused || !error.message.contains(&format!("`{}", whole.join("."))) {
-                    faults.push(format!("{field}: the request without it is refused: {error}"));
-                }
-                continue;
-            }
-        };
-        match (support, encode(&with)) {
-            (Support::Expressed, Ok((body, omitted))) => {
-                if omitted.iter().any(|what| what == field) {
-                    faults.push(format!("{field}: is left out"));
-                } else if body == base {
-                    faults.push(format!("{field}: makes no difference"));
-                }
-            }
-            (Support::Omitted, Ok((body, omitted))) => {
-                if !omitted.iter().any(|what| what == field) {
-                    faults.push(format!("{field}: is not reported, but {omitted:?}"));
-                } else if body != base {
-                    faults.push(format!("{field}: is reported as left out, but makes a difference"));
-                }
-            }
-            (Support::Told, Ok((body, omitted))) => {
-                if !omitted.iter().any(|what| what == field) {
-                    faults.push(format!("{field}: is not reported, but {omitted:?}"));
-                } else if body == base {
-                    faults.push(format!("{field}: is not told"));
-                }
-            }
-            (Support::Implied, Ok((body, omitted))) => {
-                if body != base || omitted.iter().any(|what| what == field) {
-                    faults.push(format!("{field}: is no matter of course: {body} without {omitted:?}"));
-                }
-            }
-            (Support::Refused, Err(error)) => {
-                if error.kind != ErrorKind::Unsupported || !error.message.contains(&format!("`{field}`")) {
-                    faults.push(format!("{field}: the refusal does not name it: {error:?}"));
-                }
-            }
-            (support, Ok((body, omitted))) => {
-                faults.push(format!("{field}: should be {support:?}; {body} without {omitted:?}"))
-            }
-            (support, Err(error)) => faults.push(format!("{field}: should be {support:?}; {error}")),
-        }
-    }
-    faults.extend(
-        rules
-            .iter()
-            .filter(|rule| super::class_of(rule.field).is_none())
-            .map(|rule| format!("{}: there is no such field", rule.field)),
-    );
-    faults
 }
