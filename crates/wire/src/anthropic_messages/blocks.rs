@@ -16,6 +16,12 @@ use std::sync::Arc;
 
 type Fields = Map<String, Value>;
 
+/// The place of what a model said.
+const ASSISTANT: &str = "message.assistant";
+/// A text that is left out, and why.
+pub(super) const BLANK: &str = "text.blank";
+pub(super) const NO_SPACES: &str = "the provider takes no text of spaces alone";
+
 /// What the provider takes as the name of a tool.
 pub(super) const LONGEST_NAME: usize = 128;
 
@@ -80,6 +86,17 @@ pub(super) struct Block<'a> {
     fields: Option<&'a Fields>,
     /// Whether marks of the provider's own may be written.
     marks: bool,
+}
+
+impl Block<'_> {
+    /// Whether it holds what the provider itself wrote.
+    fn is_own(&self) -> bool {
+        self.fields.is_some() || matches!(self.body, BlockBody::Thinking { .. } | BlockBody::Raw(_))
+    }
+
+    fn is_blank(&self) -> bool {
+        matches!(self.body, BlockBody::Text(Written(text)) if is_blank(text))
+    }
 }
 
 enum BlockBody<'a> {
@@ -272,7 +289,7 @@ impl<'e, 'a> Writer<'e, 'a> {
                         let field = format!("{}.assistant", part.kind());
                         return Err(self.encoder.refusal().of(&field, "a model says only texts here"));
                     }
-                    let block = self.part(part, "message.assistant")?;
+                    let block = self.part(part, ASSISTANT)?;
                     self.said.blocks.extend(block);
                 }
             }
@@ -373,7 +390,15 @@ impl<'e, 'a> Writer<'e, 'a> {
 
     /// Puts down what the model said up to here, and the results of its calls.
     fn flush(&mut self) -> Result<(), ProviderError> {
-        let Said { blocks, fields, calls } = std::mem::take(&mut self.said);
+        let Said { mut blocks, fields, calls } = std::mem::take(&mut self.said);
+        // What the provider itself said goes back as it was, with the spaces between what it has sources for.
+        if !blocks.iter().any(Block::is_own) {
+            let before = blocks.len();
+            blocks.retain(|block| !block.is_blank());
+            if blocks.len() < before {
+                self.encoder.omitted.add(BLANK, NO_SPACES);
+            }
+        }
         let message = WireMessage { fields, ..WireMessage::new("assistant", blocks) };
         if !message.is_nothing() {
             self.out.messages.push(message);
@@ -417,7 +442,7 @@ impl<'e, 'a> Writer<'e, 'a> {
             let before = told.len();
             told.retain(|part| !matches!(part, Part::Text(text) if is_blank(&text.text)));
             if told.len() < before {
-                self.encoder.omitted.add("text.blank", "the provider takes no text of spaces alone");
+                self.encoder.omitted.add(BLANK, NO_SPACES);
             }
         }
         let content = match (told.as_slice(), all) {
@@ -490,8 +515,8 @@ impl<'e, 'a> Writer<'e, 'a> {
     fn part(&mut self, part: &'a Part, within: &str) -> Result<Option<Block<'a>>, ProviderError> {
         Ok(Some(match part {
             Part::Text(text) if text.text.is_empty() => return Ok(None),
-            Part::Text(text) if is_blank(&text.text) => {
-                self.encoder.omitted.add("text.blank", "the provider takes no text of spaces alone");
+            Part::Text(text) if within != ASSISTANT && is_blank(&text.text) => {
+                self.encoder.omitted.add(BLANK, NO_SPACES);
                 return Ok(None);
             }
             Part::Text(text) => {

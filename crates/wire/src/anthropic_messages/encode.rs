@@ -1,6 +1,6 @@
 //! From a request of ours to the body of a Messages request.
 
-use super::blocks::{Conversation, LONGEST_NAME, Writer, mark_form};
+use super::blocks::{BLANK, Conversation, LONGEST_NAME, NO_SPACES, Writer, mark_form};
 use super::hosted::{self, Offered};
 use super::media::is_blank;
 use super::sealed::is_sealed_block;
@@ -352,7 +352,7 @@ impl<'a> Encoder<'a> {
     ) -> Result<(), ProviderError> {
         let instructions = request.instructions.as_ref().filter(|text| !text.is_empty());
         if instructions.is_some_and(is_blank) {
-            self.omitted.add("text.blank", "the provider takes no text of spaces alone");
+            self.omitted.add(BLANK, NO_SPACES);
         }
         let instructions = instructions.filter(|text| !is_blank(text)).map(|text| &**text);
         if conversation.system.is_empty() {

@@ -844,3 +844,19 @@ fn options_of_another_providers_tool_are_left_out_or_refused() {
         assert_eq!(refused(&search(restriction), &dialect()).kind, ErrorKind::Unsupported);
     }
 }
+
+#[test]
+fn spaces_that_the_provider_wrote_between_its_sources_go_back() {
+    let cited = json!([{"type": "web_search_result_location", "url": "https://e.com", "title": "E", "cited_text": "x", "encrypted_index": "i"}]);
+    let said = json!([{"type": "text", "text": "One.", "citations": cited}, {"type": "text", "text": "\n\n"}, {"type": "text", "text": "Two."}]);
+    let plain = json!([{"type": "text", "text": " "}, {"type": "text", "text": "Two."}]);
+    for (content, kept, omitted) in [(&said, 3, 0), (&plain, 1, 1)] {
+        let body = json!({"model": "m", "max_tokens": 1, "messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": content}, {"role": "user", "content": "b"}]});
+        let read = decode_request(body.to_string().as_bytes(), &own(), &env()).unwrap().request;
+        let encoded = encode_request(&read, &dialect()).unwrap();
+        let written: Value = serde_json::from_slice(&encoded.body).unwrap();
+        assert_eq!(written["messages"][1]["content"].as_array().map(Vec::len), Some(kept), "{written}");
+        assert_eq!(encoded.omitted.len(), omitted);
+    }
+}

@@ -139,6 +139,13 @@ impl<'a> Encoder<'a> {
                     parts.extend(self.part(part)?);
                 }
                 let beside = self.beside(message.native.as_ref(), "message.native").unwrap_or_default();
+                // Whose turn it is counts, even where nothing is said in it: a model calls after a user only.
+                if parts.is_empty() {
+                    parts.extend(message.parts.iter().find_map(|part| match part {
+                        Part::Text(text) => Some(self.text(text)),
+                        _ => None,
+                    }));
+                }
                 if parts.is_empty() && beside.is_empty() && self.places.is_none() {
                     return Ok(());
                 }
