@@ -494,3 +494,16 @@ fn a_result_without_its_call_is_sent_all_the_same() {
     let (body, _) = encode(&request(vec![user("hi"), item(orphan)]));
     assert_eq!(body["contents"][1]["parts"][0]["functionResponse"]["id"], "x");
 }
+
+#[test]
+fn whose_turn_it_is_is_told_where_nothing_is_said() {
+    let asked = call("f", None, None);
+    let answered = result(&asked, Status::Completed, "ok");
+    let (body, omitted) = encode(&request(vec![user(""), item(asked), item(answered)]));
+    let roles: Vec<&str> =
+        body["contents"].as_array().unwrap().iter().filter_map(|said| said["role"].as_str()).collect();
+    assert_eq!(roles, ["user", "model", "user"], "{body}");
+    assert_eq!((&body["contents"][0]["parts"], omitted), (&json!([{"text": ""}]), Vec::new()));
+    let both = item(Message { role: Role::User, parts: vec![Part::text(""), Part::text("a")], native: None });
+    assert_eq!(encode(&request(vec![both])).0["contents"][0]["parts"], json!([{"text": "a"}]));
+}
